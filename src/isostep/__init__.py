@@ -1,0 +1,3 @@
+"""Isostep: equal-information sampling for graph diffusion models."""
+
+__version__ = "0.1.0"

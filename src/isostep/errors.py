@@ -1,0 +1,25 @@
+"""Errors a user can cause. The message is one line: cause, value seen, remedy."""
+
+
+class IsostepError(Exception):
+    """Base of every error that Isostep raises on purpose; the command line prints it and exits with 2."""
+
+
+class InputError(IsostepError, ValueError):
+    """A bad argument, file, configuration or model output."""
+
+
+class MissingPackageError(IsostepError, ImportError):
+    """An optional package is needed; the message carries the pip line."""
+
+
+def require(module: str, extra: str, purpose: str):
+    """Import an optional `module`, or say which extra brings it."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"{purpose} needs the package {module!r}, which is not installed: pip install 'isostep[{extra}]'"
+        ) from error
