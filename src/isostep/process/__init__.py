@@ -1,1 +1,26 @@
+"""Stochastic processes: what the SDE of each component is."""
 
+from isostep.process.base import LinearStep, Marginal, Process
+from isostep.process.bridge import Bridge
+from isostep.process.score_sde import VE, VP, ScoreSde, SubVP
+from isostep.process.sde import DriftSde, Evaluation, FlowSde, ProcessSde, Sde, as_sde
+
+PROCESSES = {"VP": VP, "VE": VE, "subVP": SubVP, "bridge": Bridge}
+
+__all__ = [
+    "PROCESSES",
+    "VE",
+    "VP",
+    "Bridge",
+    "DriftSde",
+    "Evaluation",
+    "FlowSde",
+    "LinearStep",
+    "Marginal",
+    "Process",
+    "ProcessSde",
+    "ScoreSde",
+    "Sde",
+    "SubVP",
+    "as_sde",
+]

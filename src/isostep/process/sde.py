@@ -1,0 +1,155 @@
+"""The whole graph's SDE: all components at once, one network call per evaluation.
+
+`ProcessSde` joins a network with one process per component. `DriftSde` wraps anything with `drift(state, t)` and
+`diffusion(t)`: that is all a model of your own needs. `FlowSde` is the probability-flow ODE of a score model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from isostep.errors import InputError
+from isostep.process.base import Process
+from isostep.process.score_sde import ScoreSde
+from isostep.state import GraphState
+
+Network = Callable[[GraphState, Tensor], Mapping[str, Tensor]]
+
+
+class Evaluation(NamedTuple):
+    """One network call at (x, t): drift f and diffusion g per component, and what the network estimated."""
+
+    drift: Mapping[str, Tensor]
+    diffusion: Mapping[str, Tensor]
+    estimate: Mapping[str, Tensor] | None = None
+
+
+@runtime_checkable
+class Sde(Protocol):
+    """What the loop integrates."""
+
+    @property
+    def t_end(self) -> float: ...
+
+    @property
+    def singular_end(self) -> bool: ...
+
+    @property
+    def processes(self) -> Mapping[str, Process]: ...
+
+    def evaluate(self, state: GraphState, t: Tensor) -> Evaluation: ...
+
+
+@dataclass(frozen=True)
+class ProcessSde:
+    """A network and one process per component.
+
+    `network(state, t)` returns one tensor per component, shaped like it, masked and (edges) symmetric.
+    """
+
+    network: Network
+    processes: Mapping[str, Process]
+
+    @property
+    def t_end(self) -> float:
+        return min(process.t_end for process in self.processes.values())
+
+    @property
+    def singular_end(self) -> bool:
+        return any(process.singular_end for process in self.processes.values())
+
+    def evaluate(self, state: GraphState, t: Tensor) -> Evaluation:
+        output = self.network(state, t)
+        _check_shapes(output, state, "network output")
+        estimate = {n: p.estimate(output[n], t) for n, p in self.processes.items()}
+        drift = {n: p.drift(state[n], estimate[n], t) for n, p in self.processes.items()}
+        diffusion = {n: p.diffusion(t) for n, p in self.processes.items()}
+        return Evaluation(drift, diffusion, estimate)
+
+
+@dataclass(frozen=True)
+class FlowSde:
+    """The probability-flow ODE of a score model: half the score drift, no noise."""
+
+    sde: ProcessSde
+    singular_end: bool = False
+
+    def __post_init__(self) -> None:
+        odd = [n for n, p in self.processes.items() if not isinstance(p, ScoreSde)]
+        if odd:
+            raise InputError(f"the probability-flow ODE needs score processes (VP, VE, subVP); component {odd[0]} is not")
+
+    @property
+    def t_end(self) -> float:
+        return self.sde.t_end
+
+    @property
+    def processes(self) -> Mapping[str, Process]:
+        return self.sde.processes
+
+    def evaluate(self, state: GraphState, t: Tensor) -> Evaluation:
+        there = self.sde.evaluate(state, t)
+        assert there.estimate is not None
+        drift = {
+            n: p.flow_drift(state[n], there.estimate[n], t)
+            for n, p in self.processes.items()
+            if isinstance(p, ScoreSde)
+        }
+        return Evaluation(drift, {n: torch.zeros_like(g) for n, g in there.diffusion.items()}, there.estimate)
+
+
+class DriftSde:
+    """Any object with `drift(state, t)` and `diffusion(t)`; drifts are masked, and checked for shape and symmetry."""
+
+    processes: Mapping[str, Process] = {}  # noqa: RUF012 - none: a free drift has no closed-form steps
+
+    def __init__(self, model: Any, t_end: float = 1.0) -> None:
+        self.model = model
+        self.t_end = float(getattr(model, "t_end", t_end))
+        self.singular_end = bool(getattr(model, "singular_end", False))
+
+    def evaluate(self, state: GraphState, t: Tensor) -> Evaluation:
+        drift = self.model.drift(state, t)
+        drift = drift.components if isinstance(drift, GraphState) else drift
+        _check_shapes(drift, state, "drift")
+        for name, value in drift.items():
+            if state.kinds[name] == "edge" and not torch.allclose(value, value.transpose(1, 2), equal_nan=True):
+                raise InputError(f"drift of edge component {name} is not symmetric; average it with its transpose")
+        masked = {name: state.project(name, drift[name]) for name in state.components}
+        return Evaluation(masked, self._diffusion(state, t))
+
+    def _diffusion(self, state: GraphState, t: Tensor) -> dict[str, Tensor]:
+        given = self.model.diffusion(t)
+        values = given if isinstance(given, Mapping) else dict.fromkeys(state.components, given)
+        if values.keys() != state.components.keys():
+            raise InputError(f"diffusion names {sorted(values)}, the state has {sorted(state.components)}")
+        return {n: torch.as_tensor(g, dtype=t.dtype, device=t.device).expand(t.shape) for n, g in values.items()}
+
+
+def as_sde(model: Any) -> Sde:
+    """`model` itself if it can be integrated, its `.sde`, or a wrapper around `drift` and `diffusion`."""
+    if isinstance(model, Sde):
+        return model
+    if isinstance(getattr(model, "sde", None), Sde):
+        return model.sde
+    if callable(getattr(model, "drift", None)) and callable(getattr(model, "diffusion", None)):
+        return DriftSde(model)
+    raise InputError(
+        f"cannot sample from {type(model).__name__}: it needs drift(state, t) and diffusion(t), or evaluate(state, t)"
+    )
+
+
+def _check_shapes(values: Any, state: GraphState, what: str) -> None:
+    if not isinstance(values, Mapping) or values.keys() != state.components.keys():
+        seen = sorted(values) if isinstance(values, Mapping) else type(values).__name__
+        raise InputError(f"{what} must be a mapping with components {sorted(state.components)}, got {seen}")
+    for name, x in state.components.items():
+        if values[name].shape != x.shape:
+            raise InputError(
+                f"{what} of component {name} has shape {tuple(values[name].shape)}, the state has {tuple(x.shape)}"
+            )

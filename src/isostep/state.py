@@ -1,0 +1,233 @@
+"""A batch of graphs: named components over one node mask.
+
+    X  node kind   (B, N, F)      one vector per node
+    A  edge kind   (B, N, N[, C]) symmetric, zero diagonal
+    y  graph kind  (B, F)         one vector per graph
+
+Entries of padded nodes are zero. A component's kind is given, or read off its name and shape: `A` and `E` (or four
+axes) are edges, two axes a graph vector, anything else nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from isostep.errors import InputError
+
+Kind = Literal["node", "edge", "graph"]
+EDGE_NAMES = ("A", "E")
+
+
+class Mask:
+    """Which nodes are real, (B, N) bool, with the component masks that follow from it."""
+
+    def __init__(self, nodes: Tensor) -> None:
+        self.nodes = nodes
+
+    @cached_property
+    def pairs(self) -> Tensor:
+        """(B, N, N) bool: pairs of two different real nodes."""
+        off_diagonal = ~torch.eye(self.nodes.shape[1], dtype=torch.bool, device=self.nodes.device)
+        return self.nodes[:, :, None] & self.nodes[:, None, :] & off_diagonal
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        """(B,) number of real nodes."""
+        return self.nodes.sum(1)
+
+    def of(self, kind: Kind, ndim: int) -> Tensor | None:
+        """Mask that broadcasts over a component, or None where nothing is masked."""
+        if kind == "graph":
+            return None
+        mask = self.nodes if kind == "node" else self.pairs
+        return mask[(...,) + (None,) * (ndim - mask.ndim)]
+
+    def free_entries(self, kind: Kind, shape: torch.Size) -> Tensor:
+        """(B,) number of independent entries of a component: an edge counts once."""
+        n = self.sizes
+        if kind == "graph":
+            return torch.full_like(n, shape[1:].numel())
+        if kind == "node":
+            return n * shape[2:].numel()
+        return n * (n - 1) // 2 * shape[3:].numel()
+
+
+@dataclass(frozen=True, eq=False)
+class GraphState:
+    """Named components of a batch of graphs. Build with `GraphState.of`, which checks; `replace` does not."""
+
+    components: Mapping[str, Tensor]
+    masks: Mask
+    kinds: Mapping[str, Kind]
+
+    @staticmethod
+    def of(mask: Tensor, kinds: Mapping[str, Kind] | None = None, **components: Tensor) -> GraphState:
+        """Check shapes, mask and symmetry; `mask` is (B, N), true for real nodes."""
+        if mask.ndim != 2 or 0 in mask.shape:
+            raise InputError(f"mask must have shape (B, N) with at least one graph and node, got {tuple(mask.shape)}")
+        if not components:
+            raise InputError("a graph state needs at least one component, such as X=... or A=...")
+        if not bool(((mask == 0) | (mask == 1)).all()):
+            raise InputError("mask must hold only 0 and 1 (or booleans)")
+        masks = Mask(mask.bool())
+        if not bool(masks.nodes.any(1).all()):
+            row = int((~masks.nodes.any(1)).nonzero()[0])
+            raise InputError(f"graph {row} of the batch has no nodes; every row of the mask needs a 1")
+        known = dict(kinds or {})
+        for name, value in components.items():
+            known.setdefault(name, _infer_kind(name, value))
+            _check(name, value, known[name], masks)
+        return GraphState(dict(components), masks, {name: known[name] for name in components})
+
+    @property
+    def mask(self) -> Tensor:
+        """(B, N) bool."""
+        return self.masks.nodes
+
+    @property
+    def batch(self) -> int:
+        return self.mask.shape[0]
+
+    @property
+    def nodes(self) -> int:
+        """Padded node count N."""
+        return self.mask.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        return self.mask.device
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.components[name]
+
+    def replace(self, components: Mapping[str, Tensor]) -> GraphState:
+        """The same graphs with other values (trusted: masked and symmetric)."""
+        return GraphState(components, self.masks, self.kinds)
+
+    def project(self, name: str, value: Tensor) -> Tensor:
+        """Zero a component's padded entries and diagonal."""
+        mask = self.masks.of(self.kinds[name], value.ndim)
+        return value if mask is None else value * mask
+
+    def free_entries(self, name: str) -> Tensor:
+        """(B,) number of independent entries of a component."""
+        return self.masks.free_entries(self.kinds[name], self.components[name].shape)
+
+    def take(self, rows: Tensor | slice) -> GraphState:
+        """The graphs at `rows`: indices, a boolean mask or a slice."""
+        picked = {name: value[rows] for name, value in self.components.items()}
+        return GraphState(picked, Mask(self.mask[rows]), self.kinds)
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> GraphState:
+        """Move to a device and/or change the floating type of the components."""
+        moved = {name: value.to(device=device, dtype=dtype) for name, value in self.components.items()}
+        return GraphState(moved, Mask(self.mask.to(device=device)), self.kinds)
+
+    def pad(self, nodes: int) -> GraphState:
+        """The same graphs with `nodes` node slots: grow with padding, or cut slots that no graph uses."""
+        largest = int(self.mask.any(0).nonzero().max()) + 1
+        if nodes < largest:
+            raise InputError(f"cannot cut to {nodes} nodes: a graph of the batch uses slot {largest - 1}")
+        components = {name: _resize(value, self.kinds[name], nodes) for name, value in self.components.items()}
+        return GraphState(components, Mask(_resize_axis(self.mask, 1, nodes)), self.kinds)
+
+    @staticmethod
+    def cat(states: list[GraphState]) -> GraphState:
+        """Join batches with the same components, padding to the largest."""
+        if not states:
+            raise InputError("cannot join an empty list of graph states")
+        first = states[0]
+        if any(dict(state.kinds) != dict(first.kinds) for state in states):
+            raise InputError(f"cannot join states with different components: {[dict(s.kinds) for s in states]}")
+        nodes = max(state.nodes for state in states)
+        states = [state if state.nodes == nodes else state.pad(nodes) for state in states]
+        joined = {name: torch.cat([state[name] for state in states]) for name in first.components}
+        return GraphState(joined, Mask(torch.cat([state.mask for state in states])), first.kinds)
+
+
+def take_rows(tree: Any, rows: Tensor) -> Any:
+    """Rows of everything in a tree of tensors, states, dicts and named tuples."""
+    if tree is None or isinstance(tree, str | int | float):
+        return tree
+    if isinstance(tree, Tensor):
+        return tree[rows]
+    if isinstance(tree, GraphState):
+        return tree.take(rows)
+    if isinstance(tree, Mapping):
+        return {key: take_rows(value, rows) for key, value in tree.items()}
+    return type(tree)(*(take_rows(value, rows) for value in tree))
+
+
+def cat_rows(trees: list[Any]) -> Any:
+    """Join trees of the same shape row-wise; node slots are padded to the largest by `GraphState.cat`."""
+    first = trees[0]
+    if first is None or isinstance(first, str | int | float):
+        return first
+    if isinstance(first, Tensor):
+        return torch.cat(trees)
+    if isinstance(first, GraphState):
+        return GraphState.cat(trees)
+    if isinstance(first, Mapping):
+        return {key: cat_rows([tree[key] for tree in trees]) for key in first}
+    return type(first)(*(cat_rows(list(values)) for values in zip(*trees, strict=True)))
+
+
+def expand(coefficient: Tensor, like: Tensor) -> Tensor:
+    """A per-graph number (B,), in the type of `like` and with axes to broadcast over it."""
+    return coefficient.to(like.dtype).view(-1, *(1,) * (like.ndim - 1))
+
+
+def where_rows(rows: Tensor, new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Component by component: `new` where `rows` (B,) is true, `old` elsewhere."""
+    return {n: torch.where(rows.view(-1, *(1,) * (new[n].ndim - 1)), new[n], old[n]) for n in new}
+
+
+def map_components(function: Callable[..., Tensor], *maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Apply a function to the same component of several mappings."""
+    return {name: function(*(each[name] for each in maps)) for name in maps[0]}
+
+
+def _infer_kind(name: str, value: Tensor) -> Kind:
+    if value.ndim == 2:
+        return "graph"
+    return "edge" if value.ndim == 4 or name in EDGE_NAMES else "node"
+
+
+def _check(name: str, value: Tensor, kind: Kind, masks: Mask) -> None:
+    b, n = masks.nodes.shape
+    if kind not in get_args(Kind):
+        raise InputError(f"kind of component {name} must be one of {get_args(Kind)}, got {kind!r}")
+    if not value.is_floating_point():
+        raise InputError(f"component {name} must be floating point, got {value.dtype}")
+    wanted = {"node": (b, n), "edge": (b, n, n), "graph": (b,)}[kind]
+    axes = {"node": (3,), "edge": (3, 4), "graph": (2,)}[kind]
+    if value.ndim not in axes or tuple(value.shape[: len(wanted)]) != wanted:
+        raise InputError(
+            f"component {name} of kind {kind} has shape {tuple(value.shape)}, which does not match the mask's "
+            f"(B, N) = {(b, n)}; expected {wanted} and {axes[0] - len(wanted)} more axis"
+        )
+    mask = masks.of(kind, value.ndim)
+    if mask is not None and bool((value * ~mask).ne(0).any()):
+        raise InputError(f"component {name} is not zero on padded nodes or the diagonal; multiply by the mask first")
+    if kind == "edge" and not torch.equal(value, value.transpose(1, 2)):
+        raise InputError(f"component {name} is not symmetric; use (A + A.transpose(1, 2)) / 2")
+
+
+def _resize_axis(value: Tensor, axis: int, size: int) -> Tensor:
+    if value.shape[axis] >= size:
+        return value.narrow(axis, 0, size)
+    shape = list(value.shape)
+    shape[axis] = size - value.shape[axis]
+    return torch.cat([value, value.new_zeros(shape)], axis)
+
+
+def _resize(value: Tensor, kind: Kind, nodes: int) -> Tensor:
+    for axis in {"graph": (), "node": (1,), "edge": (1, 2)}[kind]:
+        value = _resize_axis(value, axis, nodes)
+    return value
