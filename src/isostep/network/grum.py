@@ -22,8 +22,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from isostep.errors import InputError
+from isostep.network.settings import MAX_LAYERS, choice, entry, positive, whole
 
 RELEASED_FFY = 2048  # feed-forward width of y in every released file, whatever its `dim_ffy` says
+RELEASED_DROPOUT = 0.1
 
 
 class GrumNetwork(nn.Module):
@@ -31,31 +33,26 @@ class GrumNetwork(nn.Module):
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         super().__init__()
-        try:
-            self._build(params)
-        except KeyError as error:
-            raise InputError(f"GruM params lack the key {error}; found {sorted(params)}") from error
-
-    def _build(self, params: Mapping[str, Any]) -> None:
-        into, out = params["input_dims"], params["output_dims"]
-        hidden, mlp = params["hidden_dims"], params["hidden_mlp_dims"]
-        dx, de, dy = hidden["dx"], hidden["de"], hidden["dy"]
-        self.head = _head(params)
-        self.out_x, self.out_e = out["X"], out["E"]
-        self.mlp_in_X = _input_mlp(into["X"], mlp["X"], dx)
-        self.mlp_in_E = _input_mlp(into["E"], mlp["E"], de)
-        self.mlp_in_y = _input_mlp(into["y"], mlp["y"], dy)
+        into, out = entry(params, "input_dims"), entry(params, "output_dims")
+        hidden, mlp = entry(params, "hidden_dims"), entry(params, "hidden_mlp_dims")
+        dx, de, dy = (whole(hidden, key) for key in ("dx", "de", "dy"))
+        mlp_x, mlp_e, mlp_y = (whole(mlp, key) for key in ("X", "E", "y"))
+        self.out_x, self.out_e = whole(out, "X"), whole(out, "E")
+        self.head = _head(params, self.out_x, self.out_e)
+        self.mlp_in_X = _input_mlp(whole(into, "X"), mlp_x, dx)
+        self.mlp_in_E = _input_mlp(whole(into, "E"), mlp_e, de)
+        self.mlp_in_y = _input_mlp(whole(into, "y"), mlp_y, dy)
         self.tf_layers = nn.ModuleList(
             TransformerLayer(
                 (dx, de, dy),
-                (hidden["dim_ffX"], hidden["dim_ffE"], params.get("ffy", RELEASED_FFY)),
-                heads=hidden["n_head"],
-                dropout=params.get("dropout", 0.1),
+                (whole(hidden, "dim_ffX"), whole(hidden, "dim_ffE"), whole({"ffy": RELEASED_FFY, **params}, "ffy")),
+                heads=whole(hidden, "n_head"),
+                dropout=params.get("dropout", RELEASED_DROPOUT),
             )
-            for _ in range(params["n_layers"])
+            for _ in range(whole(params, "n_layers", MAX_LAYERS))
         )
-        self.mlp_out_X = nn.Sequential(nn.Linear(dx, mlp["X"]), nn.ReLU(), nn.Linear(mlp["X"], self.out_x))
-        self.mlp_out_E = nn.Sequential(nn.Linear(de, mlp["E"]), nn.ReLU(), nn.Linear(mlp["E"], self.out_e))
+        self.mlp_out_X = nn.Sequential(nn.Linear(dx, mlp_x), nn.ReLU(), nn.Linear(mlp_x, self.out_x))
+        self.mlp_out_E = nn.Sequential(nn.Linear(de, mlp_e), nn.ReLU(), nn.Linear(mlp_e, self.out_e))
 
     def forward(self, x: Tensor, adj: Tensor, mask: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         """x (B, N, F), adj (B, N, N), mask (B, N), t (B,) -> predicted clean x and adj, masked, zero diagonal."""
@@ -186,14 +183,19 @@ def two_step(adj: Tensor) -> Tensor:
     return paths - torch.diag_embed(paths.diagonal(dim1=-2, dim2=-1))
 
 
-def _head(params: Mapping[str, Any]) -> MoleculeHead | GraphHead:
-    kind = params["model_type"]
-    if kind == "transformer_mol":
-        return MoleculeHead(params["scale"])
-    if kind == "transformer":
-        features = params["feat_dict"]
-        return GraphHead(list(features["type"]), list(features["dim"]), features["scale"])
-    raise InputError(f"unknown GruM model_type {kind!r}; expected 'transformer' or 'transformer_mol'")
+def _head(params: Mapping[str, Any], out_x: int, out_e: int) -> MoleculeHead | GraphHead:
+    """The head of `model_type`, once its settings agree with the output widths."""
+    if choice(params, "model_type", ("transformer", "transformer_mol")) == "transformer_mol":
+        if out_e != 2:
+            raise InputError(f"a transformer_mol predicts 2 numbers a pair, but output_dims E is {out_e}")
+        return MoleculeHead(positive(params, "scale"))
+    features = entry(params, "feat_dict")
+    types, dims = entry(features, "type"), entry(features, "dim")
+    if not isinstance(types, list) or not isinstance(dims, list) or len(types) != len(dims) or sum(dims) != out_x:
+        raise InputError(f"feat_dict has types {types} of widths {dims}, which do not fill output_dims X = {out_x}")
+    if out_e != 1:
+        raise InputError(f"a transformer predicts 1 number a pair, but output_dims E is {out_e}")
+    return GraphHead(types, dims, positive(features, "scale"))
 
 
 def _input_mlp(into: int, hidden: int, out: int) -> nn.Sequential:
