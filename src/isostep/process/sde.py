@@ -49,11 +49,13 @@ class Sde(Protocol):
 class ProcessSde:
     """A network and one process per component.
 
-    `network(state, t)` returns one tensor per component, shaped like it, masked and (edges) symmetric.
+    `network(state, t)` returns one tensor per component, shaped like it, masked and (edges) symmetric. `raw` outputs are
+    turned into the score or the clean graph by the process; otherwise they are that already.
     """
 
     network: Network
     processes: Mapping[str, Process]
+    raw: bool = True
 
     @property
     def t_end(self) -> float:
@@ -66,7 +68,7 @@ class ProcessSde:
     def evaluate(self, state: GraphState, t: Tensor) -> Evaluation:
         output = self.network(state, t)
         _check_shapes(output, state, "network output")
-        estimate = {n: p.estimate(output[n], t) for n, p in self.processes.items()}
+        estimate = {n: p.estimate(output[n], t) if self.raw else output[n] for n, p in self.processes.items()}
         drift = {n: p.drift(state[n], estimate[n], t) for n, p in self.processes.items()}
         diffusion = {n: p.diffusion(t) for n, p in self.processes.items()}
         return Evaluation(drift, diffusion, estimate)

@@ -1,0 +1,139 @@
+"""Drift Variation Score: every step covers the same information.
+
+    Vbar_c <- (1 - alpha) Vbar_c + alpha V_c
+    dt_c    = clip(dt_base (kappa / (Vbar_c + eps_num))^beta, dt_min, dt_max)
+    dt      = min_c dt_c,  and at most T - t
+    Vbar_c <- gamma sum_c Vbar_c                 shared state after the step
+
+The first step, and steps outside the active ranges, have dt_base; outside, the EMA returns to its start.
+Defaults are the paper's. The authors' program differs: `ema_start="first"` on generic graphs, `eps_bound=2e-3`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from isostep.control.base import AcceptAll, Measured, Proposal
+from isostep.errors import InputError
+
+
+class DvsMemory(NamedTuple):
+    ema: Tensor  # (B, C) Vbar
+    begun: Tensor  # (B,) bool: the EMA holds a value
+    t_end: Tensor  # (B,)
+
+
+@dataclass(frozen=True)
+class Dvs(AcceptAll):
+    """The controller's settings.
+
+    `reduction="batch"` averages V over the running graphs, as the paper does: one clock, but a graph then depends on
+    its batch mates. `"graph"` gives every graph its own. `normalize="entries"` divides V by the graph's free entries.
+    An active range (a, b) holds for a < t <= b.
+    """
+
+    kappa: float = 1.0
+    gamma: float = 0.22
+    alpha: float = 0.2
+    beta: float = 0.5
+    dt_base: float = 1e-3
+    dt_min: float | None = None  # default dt_base / 5
+    dt_max: float | None = None  # default dt_base * 5
+    eps_num: float = 1e-12
+    eps_bound: float = 1e-6
+    active: tuple[tuple[float, float], ...] = ((0.0, 1.0),)
+    ema_start: Literal["zero", "first"] = "zero"
+    reduction: Literal["batch", "graph"] = "batch"
+    normalize: Literal["none", "entries"] = "none"
+    needs_variation: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("kappa", "beta", "dt_base", "eps_num"):
+            _need(name, getattr(self, name), lambda v: v > 0, "positive")
+        _need("gamma", self.gamma, lambda v: v >= 0, "zero or more")
+        _need("alpha", self.alpha, lambda v: 0 < v <= 1, "in (0, 1]")
+        _need("eps_bound", self.eps_bound, lambda v: 0 <= v < 1, "in [0, 1)")
+        low, high = self.bounds
+        if not 0 < low <= high:
+            raise InputError(f"need 0 < dt_min <= dt_max, got dt_min={low} and dt_max={high}")
+        if not self.active or any(not 0 <= a < b <= 1 for a, b in self.active):
+            raise InputError(f"active ranges must be intervals a < b inside [0, 1], got {self.active}")
+        for name, choices in (
+            ("ema_start", ("zero", "first")),
+            ("reduction", ("batch", "graph")),
+            ("normalize", ("none", "entries")),
+        ):
+            if getattr(self, name) not in choices:
+                raise InputError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """dt_min and dt_max."""
+        low = self.dt_base / 5 if self.dt_min is None else self.dt_min
+        return low, self.dt_base * 5 if self.dt_max is None else self.dt_max
+
+    @property
+    def couples_graphs(self) -> bool:
+        return self.reduction == "batch"
+
+    def start(self, t: Tensor, components: int, t_end: float) -> DvsMemory:
+        return DvsMemory(
+            ema=torch.zeros(len(t), components, dtype=t.dtype, device=t.device),
+            begun=torch.zeros(len(t), dtype=torch.bool, device=t.device),
+            t_end=torch.full_like(t, t_end),
+        )
+
+    def propose(self, memory: DvsMemory, now: Measured) -> Proposal:
+        assert now.variation is not None
+        adapting = self._active(now.t) & (now.step > 0)
+        ema = self._average(memory, self._reduce(now))
+        low, high = self.bounds
+        per_component = (self.dt_base * (self.kappa / (ema + self.eps_num)) ** self.beta).clamp(low, high)
+        dt = torch.where(adapting, per_component.amin(1), torch.full_like(now.t, self.dt_base))
+        dt = torch.minimum(dt, memory.t_end - now.t)
+        # A step that reaches the end lands on it exactly; adding up could miss it by one bit.
+        t1 = torch.where(dt >= memory.t_end - now.t, memory.t_end, now.t + dt)
+        shared = (self.gamma * ema.sum(1, keepdim=True)).expand_as(ema)
+        kept = torch.where(adapting[:, None], shared, torch.zeros_like(ema))
+        return Proposal(t1, dt, memory._replace(ema=kept, begun=adapting))
+
+    def _active(self, t: Tensor) -> Tensor:
+        inside = torch.zeros_like(t, dtype=torch.bool)
+        for a, b in self.active:
+            inside |= (t > a) & (t <= b)
+        return inside
+
+    def _reduce(self, now: Measured) -> Tensor:
+        """V as the controller uses it, (B, C)."""
+        v = now.variation
+        assert v is not None
+        if self.normalize == "entries":
+            v = v / now.entries.clamp_min(1)
+        if self.reduction == "graph":
+            return v
+        weight = now.running.to(v.dtype)[:, None]
+        mean = torch.where(now.running[:, None], v, torch.zeros_like(v)).sum(0) / weight.sum().clamp_min(1)
+        return mean.expand_as(v)
+
+    def _average(self, memory: DvsMemory, v: Tensor) -> Tensor:
+        smoothed = (1 - self.alpha) * memory.ema + self.alpha * v
+        if self.ema_start == "zero":
+            return smoothed
+        return torch.where(memory.begun[:, None], smoothed, v)
+
+    def finished(self, memory: DvsMemory, t: Tensor, step: Tensor) -> Tensor:
+        return t >= memory.t_end - self.eps_bound
+
+    def least_left(self, memory: DvsMemory, t: Tensor, step: Tensor) -> Tensor:
+        longest = max(self.bounds[1], self.dt_base)
+        return ((memory.t_end - self.eps_bound - t) / longest).ceil().clamp_min(1).long()
+
+
+def _need(name: str, value: float, holds, words: str) -> None:
+    if not (isinstance(value, int | float) and math.isfinite(value) and holds(value)):
+        raise InputError(f"{name} must be {words}, got {value!r}")

@@ -1,0 +1,121 @@
+"""Static grids: a list of times is a controller like any other.
+
+    uniform    t_i = T i/N
+    quadratic  t_i = T (1 - (1 - i/N)^2)          dense near the data
+    power      t_i = T (1 - (1 - i/N)^rho)        rho = 1 uniform, 2 quadratic
+    karras     noise levels evenly spaced in (1 - t)^(1/rho), from 1 down to `floor`
+    cosine     t_i = T sin(pi i / 2N)             dense near the data
+    gdss       N evaluations evenly at t = 0 .. 1 - eps, each step as long as 1/N, as GDSS' own samplers do
+
+Times come from i, never by adding up, and the last one is exactly T.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from isostep.control.base import AcceptAll, Measured, Proposal
+from isostep.errors import InputError
+
+
+class GridMemory(NamedTuple):
+    """Times and step lengths, one row per graph so that rows can leave and join."""
+
+    times: Tensor  # (B, N + 1)
+    lengths: Tensor  # (B, N)
+
+
+@dataclass(frozen=True)
+class Grid(AcceptAll):
+    """An explicit increasing list of times from 0 to 1; 1 stands for the model's own end T."""
+
+    times: tuple[float, ...]
+    needs_variation: bool = field(default=False, init=False)
+    couples_graphs: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        if len(self.times) < 2 or any(not math.isfinite(t) for t in self.times):
+            raise InputError(f"a grid needs at least two finite times, got {len(self.times)}: {self.times[:3]}")
+        if self.times[0] != 0 or self.times[-1] != 1:
+            raise InputError(f"a grid runs from 0 to 1, got {self.times[0]} to {self.times[-1]}")
+        if any(b <= a for a, b in zip(self.times, self.times[1:], strict=False)):
+            raise InputError("the times of a grid must increase strictly")
+
+    @property
+    def steps(self) -> int:
+        return len(self.times) - 1
+
+    def start(self, t: Tensor, components: int, t_end: float) -> GridMemory:
+        # Scale, then set the last time itself: 1 * T must be T to the last bit.
+        times = torch.tensor(self.times, dtype=t.dtype, device=t.device) * t_end
+        times[-1] = t_end
+        return self._rows(t, times, times.diff())
+
+    def _rows(self, t: Tensor, times: Tensor, lengths: Tensor) -> GridMemory:
+        return GridMemory(times.expand(len(t), -1), lengths.expand(len(t), -1))
+
+    def propose(self, memory: GridMemory, now: Measured) -> Proposal:
+        place = now.step.clamp(max=self.steps - 1)[:, None]
+        t1 = memory.times.gather(1, place + 1)[:, 0]
+        return Proposal(t1, memory.lengths.gather(1, place)[:, 0], memory)
+
+    def finished(self, memory: GridMemory, t: Tensor, step: Tensor) -> Tensor:
+        return step >= self.steps
+
+    def least_left(self, memory: GridMemory, t: Tensor, step: Tensor) -> Tensor:
+        return self.steps - step
+
+
+@dataclass(frozen=True)
+class GdssGrid(Grid):
+    """GDSS' grid: evaluations at N even times up to 1 - eps, every step of length 1/N. Ends at t = 1."""
+
+    def start(self, t: Tensor, components: int, t_end: float) -> GridMemory:
+        times = torch.tensor(self.times, dtype=t.dtype, device=t.device)
+        return self._rows(t, times, torch.full_like(times[1:], 1 / self.steps))
+
+
+def uniform(steps: int) -> Grid:
+    return power(steps, rho=1.0)
+
+
+def quadratic(steps: int) -> Grid:
+    return power(steps, rho=2.0)
+
+
+def power(steps: int, rho: float = 2.0) -> Grid:
+    _check(steps, rho)
+    return Grid(tuple(1 - (1 - i / steps) ** rho if rho != 1 else i / steps for i in range(steps + 1)))
+
+
+def karras(steps: int, rho: float = 7.0, floor: float = 1e-3) -> Grid:
+    _check(steps, rho)
+    if not 0 < floor < 1:
+        raise InputError(f"the floor of a Karras grid must lie between 0 and 1, got {floor}")
+    low = floor ** (1 / rho)
+    inner = [1 - (1 + i / steps * (low - 1)) ** rho for i in range(steps)]
+    return Grid((*inner, 1.0))
+
+
+def cosine(steps: int) -> Grid:
+    _check(steps, 1.0)
+    return Grid((*(math.sin(math.pi / 2 * i / steps) for i in range(steps)), 1.0))
+
+
+def gdss(steps: int, eps: float = 1e-4) -> GdssGrid:
+    _check(steps, 1.0)
+    if steps < 2:
+        raise InputError(f"GDSS' grid needs at least 2 steps, got {steps}")
+    return GdssGrid((*((1 - eps) * i / (steps - 1) for i in range(steps)), 1.0))
+
+
+def _check(steps: int, rho: float) -> None:
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= 10_000_000:
+        raise InputError(f"steps must be a whole number from 1 to 10,000,000, got {steps!r}")
+    if not (math.isfinite(rho) and rho > 0):
+        raise InputError(f"rho must be positive, got {rho}")
