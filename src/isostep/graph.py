@@ -5,7 +5,10 @@ A line of a `.jsonl` file is `{"n": 5, "edges": [[0, 1], [1, 2]]}`; other keys a
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +41,7 @@ class Graph:
             pairs = np.asarray(edges if isinstance(edges, np.ndarray) else list(edges))
         except (TypeError, ValueError) as error:
             raise InputError(f"edges must be a list of pairs [i, j], got {str(edges)[:60]!r}") from error
-        if pairs.size == 0:
+        if pairs.shape[:1] == (0,):
             return Graph(int(n), np.zeros((0, 2), np.int64))
         if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
             raise InputError(f"edges must be pairs of whole numbers [i, j], got {str(edges)[:60]!r}")
@@ -52,6 +55,8 @@ class Graph:
     @staticmethod
     def from_adjacency(adjacency: np.ndarray) -> Graph:
         """Edges where the upper triangle of a (n, n) array is non-zero."""
+        if adjacency.ndim != 2 or adjacency.shape[0] != adjacency.shape[1]:
+            raise InputError(f"an adjacency matrix must have shape (n, n), got {adjacency.shape}")
         return Graph(len(adjacency), np.argwhere(np.triu(adjacency, 1)).astype(np.int64))
 
     @staticmethod
@@ -100,19 +105,28 @@ def write_graphs(path: str | Path, graphs: Iterable[Graph]) -> None:
 def read_graphs(path: str | Path) -> list[Graph]:
     """All graphs of a `.jsonl` file; the first bad line raises with its number."""
     graphs = []
-    for number, line in enumerate(_lines(Path(path)), start=1):
-        try:
+    for number, line in numbered_lines(path):
+        with located(f"{path}, line {number}"):
             graphs.append(Graph.from_json(line))
-        except InputError as error:
-            raise InputError(f"{path}, line {number}: {error}") from error
     return graphs
 
 
-def _lines(path: Path) -> Iterator[str]:
+@contextlib.contextmanager
+def located(place: str) -> Iterator[None]:
+    """Put `place` before the message of an InputError raised inside."""
     try:
-        with open(path, encoding="utf-8") as file:
-            yield from (line for line in file if line.strip())
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
+        yield
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from error
+
+
+def numbered_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """Lines of a text file (or of a `.gz` of one) with their numbers from 1; blank lines are counted and left out."""
+    opener = gzip.open if Path(path).suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as file:
+            yield from ((number, line) for number, line in enumerate(file, start=1) if line.strip())
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: {error.reason}; expected one JSON object a line") from error
+        raise InputError(f"{path} is not UTF-8 text: {error.reason}; check what the file holds") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}; check the file") from error

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from isostep.errors import InputError
-from isostep.graph import Graph
+from isostep.graph import Graph, located
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol, RWMol
@@ -137,41 +137,44 @@ class Decoded:
     mol: Mol | None = None
 
 
-def encode(
-    smiles: Iterable[str], spec: MoleculeSpec, advance: Callable[[], None] = lambda: None
-) -> list[MoleculeGraph]:
-    """Kekulized graphs of SMILES strings; `advance` is called after each (for a progress bar)."""
-    from rdkit import Chem, rdBase
-
-    index = {Chem.Atom(symbol).GetAtomicNum(): c for c, symbol in enumerate(spec.atoms)}
+def encode(smiles: Iterable[str], spec: MoleculeSpec) -> list[MoleculeGraph]:
+    """Kekulized graphs of SMILES strings; a bad one raises with its number, counted from 1."""
+    one = encoder(spec)
     graphs = []
-    with rdBase.BlockLogs():
-        for number, text in enumerate(smiles, start=1):
-            mol = Chem.MolFromSmiles(text)
-            if mol is None:
-                raise InputError(f"molecule {number}: RDKit cannot read the SMILES {text!r}; remove or mend it")
-            graphs.append(_encode(mol, text, number, index, spec))
-            advance()
+    for number, text in enumerate(smiles, start=1):
+        with located(f"molecule {number}"):
+            graphs.append(one(text))
     return graphs
 
 
-def _encode(mol: Mol, text: str, number: int, index: dict[int, int], spec: MoleculeSpec) -> MoleculeGraph:
-    from rdkit import Chem
+def encoder(spec: MoleculeSpec) -> Callable[[str], MoleculeGraph]:
+    """The function that turns one SMILES string into its kekulized graph."""
+    from rdkit import Chem, rdBase
 
-    Chem.Kekulize(mol, clearAromaticFlags=True)
-    if mol.GetNumAtoms() > spec.max_nodes:
-        raise InputError(
-            f"molecule {number}: {text!r} has {mol.GetNumAtoms()} heavy atoms, more than the {spec.max_nodes} allowed"
-        )
-    try:
-        atoms = [index[atom.GetAtomicNum()] for atom in mol.GetAtoms()]
-    except KeyError:
-        strange = sorted({a.GetSymbol() for a in mol.GetAtoms()} - set(spec.atoms))
-        raise InputError(
-            f"molecule {number}: {text!r} holds {', '.join(strange)}; known elements are {', '.join(spec.atoms)}"
-        ) from None
-    bonds = [(*sorted((b.GetBeginAtomIdx(), b.GetEndAtomIdx())), int(b.GetBondTypeAsDouble())) for b in mol.GetBonds()]
-    return MoleculeGraph(np.array(atoms, np.int16), np.array(sorted(bonds), np.int16).reshape(-1, 3))
+    index = {Chem.Atom(symbol).GetAtomicNum(): c for c, symbol in enumerate(spec.atoms)}
+
+    def one(text: str) -> MoleculeGraph:
+        with rdBase.BlockLogs():
+            mol = Chem.MolFromSmiles(text)
+        if mol is None or not mol.GetNumAtoms():
+            raise InputError(f"RDKit cannot read the SMILES {text!r}; remove or mend it")
+        if mol.GetNumAtoms() > spec.max_nodes:
+            raise InputError(
+                f"{text!r} has {mol.GetNumAtoms()} heavy atoms, more than the {spec.max_nodes} allowed; remove it"
+            )
+        Chem.Kekulize(mol, clearAromaticFlags=True)
+        try:
+            atoms = [index[atom.GetAtomicNum()] for atom in mol.GetAtoms()]
+        except KeyError:
+            strange = sorted({a.GetSymbol() for a in mol.GetAtoms()} - set(spec.atoms))
+            raise InputError(
+                f"{text!r} holds {', '.join(strange)}; remove it, the elements are {', '.join(spec.atoms)}"
+            ) from None
+        orders = np.triu(Chem.GetAdjacencyMatrix(mol, useBO=True))
+        i, j = np.nonzero(orders)
+        return MoleculeGraph(np.array(atoms, np.int16), np.stack([i, j, orders[i, j]], 1).astype(np.int16))
+
+    return one
 
 
 def decode(x: torch.Tensor, a: torch.Tensor, mask: torch.Tensor | None, spec: MoleculeSpec) -> list[Decoded]:
@@ -183,7 +186,9 @@ def decode(x: torch.Tensor, a: torch.Tensor, mask: torch.Tensor | None, spec: Mo
             f"A {tuple(a.shape)}, mask {None if mask is None else tuple(mask.shape)}"
         )
     present = x.detach().cpu().numpy() > 0.5
-    real = present.any(-1) if mask is None else present.any(-1) & mask.detach().cpu().bool().numpy()
+    real = np.any(present, -1)
+    if mask is not None:
+        real = real & mask.detach().cpu().bool().numpy()
     kind = present.argmax(-1)
     orders = _bond_orders(a.detach().cpu().double().numpy() * spec.scale, real)
     charges = _charges(kind, orders, spec)
@@ -191,7 +196,7 @@ def decode(x: torch.Tensor, a: torch.Tensor, mask: torch.Tensor | None, spec: Mo
     from rdkit import rdBase
 
     with rdBase.BlockLogs():
-        return [_molecule(*one, spec) for one in zip(kind, real, charges, orders, strict=True)]
+        return [_molecule(kind[b], real[b], charges[b], orders[b], spec) for b in range(batch)]
 
 
 def _bond_orders(scaled: np.ndarray, real: np.ndarray) -> np.ndarray:
@@ -265,7 +270,7 @@ def decode_graphs(a: torch.Tensor, mask: torch.Tensor | None = None) -> list[Gra
     if mask is not None:
         real = mask.detach().cpu().bool().numpy()
         edge = edge & real[:, :, None] & real[:, None, :]
-    linked = edge.any(1) | edge.any(2)
+    linked = np.any(edge, 1) | np.any(edge, 2)
     return [
         Graph.from_adjacency(one[keep][:, keep]) if keep.any() else Graph.of(1, [])
         for one, keep in zip(edge, linked, strict=True)

