@@ -23,7 +23,7 @@ def assemble(family: str, params: Mapping[str, Any], weights: Mapping[str, Tenso
         network = _empty(family, params)
     expected = {name: tuple(value.shape) for name, value in network.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in weights.items()}
-    for name in expected.keys() | found.keys():
+    for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
             raise InputError(
                 f"weights do not fit the network settings: {name} has shape {found.get(name, 'none')}, "

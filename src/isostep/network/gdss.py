@@ -5,13 +5,14 @@
     x'         = tanh( MLP(concat_j V_j) )
     A'         = M + M^T,   M = MLP(concat of scores and old channels A_1..A_C), node pair by node pair
 
-The edge network runs attention layers on the channels A, A^2, ..., A^c_init; the node network is a stack of GCN layers, or
-of the same attention layers. Both feed everything they computed to a final MLP. Parameter names are those of the
+The edge network runs attention layers on the channels A, A^2, ..., A^c_init; the node network is a stack of GCN layers,
+or of the same attention layers. Both feed everything they computed to a final MLP. Parameter names are those of the
 released files. Outputs of real nodes do not depend on padding.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,6 +24,7 @@ from torch.nn import functional
 from isostep.errors import InputError
 from isostep.network.settings import MAX_LAYERS, choice, whole
 
+MAX_CHANNELS = 256
 NODE_NETWORKS = ("ScoreNetworkX", "ScoreNetworkX_GMH")
 
 
@@ -67,7 +69,7 @@ class ScoreNetworkXGMH(nn.Module):
     def __init__(self, params: Mapping[str, Any]) -> None:
         super().__init__()
         features, depth = whole(params, "max_feat_num"), whole(params, "depth", MAX_LAYERS)
-        self.c_init = whole(params, "c_init")
+        self.c_init = whole(params, "c_init", MAX_CHANNELS)
         self.layers = _attention_layers(params, depth)
         self.final = _final_mlp(features + depth * whole(params, "nhid"), features)
 
@@ -86,7 +88,7 @@ class ScoreNetworkA(nn.Module):
     def __init__(self, params: Mapping[str, Any]) -> None:
         super().__init__()
         num_layers = whole(params, "num_layers", MAX_LAYERS)
-        self.c_init = whole(params, "c_init")
+        self.c_init = whole(params, "c_init", MAX_CHANNELS)
         self.layers = _attention_layers(params, num_layers)
         self.final = _final_mlp(sum(_channel_counts(params, num_layers)), 1)
 
@@ -173,7 +175,7 @@ class MLP(nn.Module):
             self.linear = nn.Linear(in_dim, out_dim)
         else:
             widths = [in_dim] + [hidden] * (k - 1) + [out_dim]
-            self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True))
+            self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
 
     def forward(self, h: Tensor) -> Tensor:
         if self.k == 1:
@@ -218,7 +220,8 @@ def _attention_layers(params: Mapping[str, Any], count: int) -> nn.ModuleList:
 
 
 def _channel_counts(params: Mapping[str, Any], layers: int) -> list[int]:
-    return [whole(params, "c_init"), *[whole(params, "c_hid")] * (layers - 1), whole(params, "c_final")]
+    c_init, c_hid, c_final = (whole(params, key, MAX_CHANNELS) for key in ("c_init", "c_hid", "c_final"))
+    return [c_init, *[c_hid] * (layers - 1), c_final]
 
 
 def _final_mlp(in_dim: int, out_dim: int) -> MLP:

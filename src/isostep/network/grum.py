@@ -107,6 +107,8 @@ class NodeEdgeBlock(nn.Module):
 
     def __init__(self, dx: int, de: int, dy: int, heads: int) -> None:
         super().__init__()
+        if dx % heads:
+            raise InputError(f"node width dx = {dx} is not a multiple of n_head = {heads}")
         self.scale = 1 / math.sqrt(dx // heads)
         self.q, self.k, self.v = nn.Linear(dx, dx), nn.Linear(dx, dx), nn.Linear(dx, dx)
         self.e_add, self.e_mul = nn.Linear(de, dx), nn.Linear(de, dx)
@@ -168,7 +170,7 @@ class GraphHead:
 
     def __call__(self, X: Tensor, E: Tensor) -> tuple[Tensor, Tensor]:
         slices = zip(self.types, X.split(self.dims, dim=-1), strict=True)
-        return torch.cat([self._slice(kind, h) for kind, h in slices], dim=-1), E.sigmoid().squeeze(-1)
+        return torch.cat([self._slice(str(kind), h) for kind, h in slices], dim=-1), E.sigmoid().squeeze(-1)
 
     def _slice(self, kind: str, h: Tensor) -> Tensor:
         if kind.startswith("eig"):
@@ -191,11 +193,17 @@ def _head(params: Mapping[str, Any], out_x: int, out_e: int) -> MoleculeHead | G
         return MoleculeHead(positive(params, "scale"))
     features = entry(params, "feat_dict")
     types, dims = entry(features, "type"), entry(features, "dim")
-    if not isinstance(types, list) or not isinstance(dims, list) or len(types) != len(dims) or sum(dims) != out_x:
+    if not _fill(types, dims, out_x):
         raise InputError(f"feat_dict has types {types} of widths {dims}, which do not fill output_dims X = {out_x}")
     if out_e != 1:
         raise InputError(f"a transformer predicts 1 number a pair, but output_dims E is {out_e}")
-    return GraphHead(types, dims, positive(features, "scale"))
+    return GraphHead(list(types), list(dims), positive(features, "scale"))
+
+
+def _fill(types: Any, dims: Any, width: int) -> bool:
+    """Whether there is one name a slice and the slices have `width` columns together."""
+    lists = isinstance(types, list | tuple) and isinstance(dims, list | tuple) and len(types) == len(dims)
+    return lists and all(isinstance(d, int) and d > 0 for d in dims) and sum(dims) == width
 
 
 def _input_mlp(into: int, hidden: int, out: int) -> nn.Sequential:
