@@ -47,7 +47,7 @@ class GrumNetwork(nn.Module):
                 (dx, de, dy),
                 (whole(hidden, "dim_ffX"), whole(hidden, "dim_ffE"), whole({"ffy": RELEASED_FFY, **params}, "ffy")),
                 heads=whole(hidden, "n_head"),
-                dropout=params.get("dropout", RELEASED_DROPOUT),
+                dropout=_dropout(params),
             )
             for _ in range(whole(params, "n_layers", MAX_LAYERS))
         )
@@ -204,6 +204,13 @@ def _fill(types: Any, dims: Any, width: int) -> bool:
     """Whether there is one name a slice and the slices have `width` columns together."""
     lists = isinstance(types, list | tuple) and isinstance(dims, list | tuple) and len(types) == len(dims)
     return lists and all(isinstance(d, int) and d > 0 for d in dims) and sum(dims) == width
+
+
+def _dropout(params: Mapping[str, Any]) -> float:
+    share = params.get("dropout", RELEASED_DROPOUT)
+    if not isinstance(share, int | float) or not 0 <= share < 1:
+        raise InputError(f"network setting 'dropout' must be a number from 0 to below 1, got {str(share)[:60]}")
+    return share
 
 
 def _input_mlp(into: int, hidden: int, out: int) -> nn.Sequential:
