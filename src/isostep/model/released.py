@@ -26,9 +26,10 @@ from isostep.network import assemble
 MAX_FILE = 4 * 2**30
 MAX_PICKLE = 64 * 2**20
 MAX_INSTRUCTIONS = 4_000_000  # of one pickle; a released model of 500 tensors with optimizer state needs 100,000
-MAX_VALUES = 1_000_000  # of the content, written out as a tree
+MAX_VALUES = 200_000  # of the content, written out as a tree
 MAX_DEPTH = 64  # of nested containers
 MAX_DIMS = 8  # of a tensor
+PICKLE_START = b"\x80"
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # first value of a file written by torch < 1.6
 LEGACY_VERSION = 1001
 
@@ -82,9 +83,9 @@ def read_pickle(path: str | Path) -> Any:
         if size > MAX_FILE:
             raise _Refused(f"it has {size} bytes, more than the {MAX_FILE} that a released file may have")
         with open(path, "rb") as file:
-            zipped = file.read(4) == b"PK\x03\x04"
+            start = file.read(2)
             file.seek(0)
-            return _read_zip(file, size) if zipped else _read_legacy(file, size)
+            return _read_zip(file, size) if start == b"PK" else _read_legacy(file, size)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
     except _Refused as error:
@@ -158,8 +159,10 @@ def _read_zip(file: io.BufferedReader, size: int) -> Any:
 
 def _read_legacy(file: io.BufferedReader, size: int) -> Any:
     """torch < 1.6: pickles of a magic number, a version, the system, the content and the storage keys; the storages."""
-    if _Machine(file).run() != LEGACY_MAGIC or _Machine(file).run() != LEGACY_VERSION:
+    if file.peek(1)[:1] != PICKLE_START or _Machine(file).run() != LEGACY_MAGIC:
         raise _Broken("it is neither a zip archive nor a file of torch < 1.6")
+    if _Machine(file).run() != LEGACY_VERSION:
+        raise _Broken("it has an unknown version")
     system = _Machine(file).run()
     if not isinstance(system, dict) or system.get("little_endian") is not True:
         raise _Refused("it was not written on a little-endian machine")
@@ -346,8 +349,9 @@ def _tensor_view(storage: Any, offset: Any, shape: Any, stride: Any) -> _TensorV
     layout = isinstance(shape, tuple) and isinstance(stride, tuple) and len(shape) == len(stride) <= MAX_DIMS
     if not isinstance(storage, _Storage) or not layout or not all(map(_count, (offset, *shape, *stride))):
         raise _Refused("its pickle rebuilds a tensor from something that is not a storage and its layout")
-    last = offset + sum(max(n - 1, 0) * step for n, step in zip(shape, stride, strict=True))
-    if math.prod(shape) > storage.numel or last >= max(storage.numel, 1):
+    size = math.prod(shape)
+    span = sum((n - 1) * step for n, step in zip(shape, stride, strict=True)) + 1 if size else 0
+    if size > storage.numel or offset + span > storage.numel:
         raise _Refused(f"a tensor of shape {shape} does not fit its storage of {storage.numel} elements")
     return _TensorView(storage, offset, shape, stride)
 
