@@ -1,0 +1,139 @@
+"""One call from generated items and a reference to every metric, each with interval, floor and definition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from isostep.errors import InputError
+from isostep.metric.base import Metric, Value, evaluate_metric
+from isostep.metric.graph_reference import GraphReference
+from isostep.metric.items import Items, Kind, Skipped, gather
+from isostep.metric.mmd import GraphMMD, Kernel
+from isostep.metric.molecules import MoleculeSet, Validity
+from isostep.metric.nspdk import GraphNspdk
+from isostep.metric.reference import MOLECULE_METRICS, MoleculeReference, Reference, Shipped, load_reference, shipped
+
+FALLBACK_KERNEL: Kernel = "tv"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Values by metric; `undefined` says why a metric has none; `skipped` names the lines that could not be used."""
+
+    values: dict[str, Value]
+    kind: Kind
+    n: int
+    reference: str
+    kernel: Kernel | None
+    definitions: dict[str, str]
+    equals: dict[str, str]
+    better: dict[str, str]
+    undefined: dict[str, str]
+    skipped: list[Skipped]
+    resamples: int
+    seed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def evaluate(
+    source: str | Path | Sequence[Any],
+    reference: str | Path | Reference,
+    kernel: Kernel | None = None,
+    metrics: Iterable[str] | None = None,
+    resamples: int = 200,
+    seed: int = 0,
+    strict: bool = False,
+    workers: int = 1,
+) -> Report:
+    """Measure generated graphs or molecules: a file, a run folder, or a sequence of graphs or SMILES.
+
+    `reference`: a name that comes with the package ("planar"), a file of `isostep reference build`, or a fitted one.
+    `kernel` of the graph MMDs: the reference's customary one where None. `metrics`: keys; all that apply where None,
+    and then one that cannot be computed is listed as undefined instead of raising.
+    """
+    entry, fitted, name = _resolve(reference)
+    items = gather(source, strict)
+    _check_kind(items, fitted, name)
+    if kernel and items.kind == "molecule":
+        raise InputError(f"kernel {kernel!r} is for graph MMDs; {name} holds molecules, leave it out")
+    if items.kind == "graph":
+        kernel = kernel or entry.kernel or FALLBACK_KERNEL
+    known = _graph_metrics(kernel, entry) if items.kind == "graph" else _molecule_metrics(items)
+    chosen = _choose(known, metrics)
+    molecules = MoleculeSet(items.smiles, workers)
+    values, undefined = {}, {}
+    for key, metric in chosen.items():
+        generated = items.graphs if items.kind == "graph" else items.valid if key == "valid" else molecules
+        value = _value_or_reason(metric, generated, fitted, resamples, seed)
+        if isinstance(value, Value):
+            values[key] = value
+        elif metrics is None:
+            undefined[key] = str(value)
+        else:
+            raise value
+    return Report(
+        values,
+        items.kind,
+        len(items),
+        name,
+        kernel,
+        {key: metric.definition for key, metric in chosen.items()},
+        {key: metric.equals for key, metric in chosen.items()},
+        {key: metric.better for key, metric in chosen.items()},
+        undefined,
+        items.skipped,
+        resamples,
+        seed,
+    )
+
+
+def _value_or_reason(metric: Metric, *arguments: Any) -> Value | InputError:
+    try:
+        return evaluate_metric(metric, *arguments)
+    except InputError as error:
+        return error
+
+
+def _resolve(reference: str | Path | Reference) -> tuple[Shipped, Reference, str]:
+    if isinstance(reference, MoleculeReference | GraphReference):
+        kind = "molecule" if isinstance(reference, MoleculeReference) else "graph"
+        return Shipped(kind), reference, "given in memory"
+    fitted = load_reference(reference)
+    name = str(reference).lower().replace("_", "-")
+    return shipped().get(name, Shipped("graph")), fitted, str(reference)
+
+
+def _check_kind(items: Items, reference: Reference, name: str) -> None:
+    wanted = "molecule" if isinstance(reference, MoleculeReference) else "graph"
+    if items.kind != wanted:
+        raise InputError(f"the generated set holds {items.kind}s, but the reference {name} holds {wanted}s")
+
+
+def _molecule_metrics(items: Items) -> dict[str, Metric]:
+    metrics: list[Any] = [Validity(items.corrected), *MOLECULE_METRICS]
+    return {metric.name: metric for metric in metrics}
+
+
+def _graph_metrics(kernel: Kernel | None, entry: Shipped) -> dict[str, Metric]:
+    assert kernel is not None
+    metrics: list[Any] = [GraphMMD(name, kernel) for name in ("degree", "clustering", "orbit", "spectral")]
+    metrics.append(GraphNspdk())
+    return {metric.name: metric for metric in metrics}
+
+
+def _choose(known: Mapping[str, Metric], wanted: Iterable[str] | None) -> dict[str, Metric]:
+    if wanted is None:
+        return dict(known)
+    wanted = [key.strip().lower() for key in wanted]
+    for key in wanted:
+        if key not in known:
+            raise InputError(f"unknown metric {key!r}; those for this kind are {', '.join(known)}")
+    if not wanted:
+        raise InputError("no metric was named; leave out --metrics for all")
+    return {key: known[key] for key in wanted}

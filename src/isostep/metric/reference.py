@@ -1,0 +1,211 @@
+"""Reference statistics, fitted once: the arrays each metric needs of a test set, and the training set's own values.
+
+The floor of a metric is what n training molecules score against the same test set. It is stored for a few n and read
+between them linearly in 1/n, the form of the bias of FCD and of a biased MMD.
+
+Stored as `.npz` without pickles. What comes with the package, with each set's customary kernel, is in `reference_data`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from isostep.errors import InputError
+from isostep.files import read_json, replacing
+from isostep.metric.fcd import FrechetDistance
+from isostep.metric.graph_reference import GraphReference
+from isostep.metric.molecules import (
+    Arrays,
+    FragmentSimilarity,
+    MoleculeMetric,
+    MoleculeSet,
+    NearestNeighbour,
+    Novelty,
+    ScaffoldSimilarity,
+    Uniqueness,
+)
+from isostep.metric.nspdk import MoleculeNspdk
+from isostep.progress import progress
+
+MOLECULE_METRICS: tuple[MoleculeMetric, ...] = (
+    Uniqueness(),
+    Novelty(),
+    FrechetDistance(),
+    MoleculeNspdk(),
+    ScaffoldSimilarity(),
+    FragmentSimilarity(),
+    NearestNeighbour(),
+)
+FLOOR_SIZES = (100, 300, 1000, 3000, 10_000)
+FOLDER = Path(__file__).with_name("reference_data")
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class MoleculeReference:
+    """Statistics of a test set (`sizes["test"]` molecules) and, for novelty and floors, of a training set."""
+
+    statistics: Mapping[str, Arrays]
+    floors: Mapping[str, list[tuple[int, float]]] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    rdkit: str = ""
+
+    @staticmethod
+    def fit(
+        test: Iterable[str],
+        train: Iterable[str] | None = None,
+        metrics: Iterable[MoleculeMetric] = MOLECULE_METRICS,
+        floor_sizes: Iterable[int] = FLOOR_SIZES,
+        seed: int = 0,
+    ) -> MoleculeReference:
+        """Fit the metrics to SMILES; those that need a training set are left out where there is none."""
+        from rdkit import rdBase
+
+        sets = {"test": MoleculeSet.of(test)}
+        if train is not None:
+            sets["train"] = MoleculeSet.of(train)
+        if not all(map(len, sets.values())):
+            raise InputError(f"the reference is empty: { {k: len(v) for k, v in sets.items()} }; give molecules")
+        metrics = [metric for metric in metrics if metric.against in sets]
+        statistics = {}
+        with progress("reference statistics", total=len(metrics)) as advance:
+            for metric in metrics:
+                statistics[metric.name] = metric.fit(sets[metric.against])
+                advance(note=metric.name)
+        sizes = {split: len(molecules) for split, molecules in sets.items()}
+        floors = _floors(metrics, statistics, sets["train"], floor_sizes, seed) if train is not None else {}
+        return MoleculeReference(statistics, floors, sizes, rdBase.rdkitVersion)
+
+    def arrays_of(self, metric: MoleculeMetric) -> Arrays:
+        if metric.name not in self.statistics:
+            raise InputError(
+                f"{metric.name}: this reference has no statistics of a {metric.against} set; fit it with one"
+            )
+        return self.statistics[metric.name]
+
+    def floor_of(self, metric: MoleculeMetric, n: int) -> float | None:
+        """Read between the stored sizes; for more than the largest, its value; for fewer than the smallest, None."""
+        if metric.name not in self.floors or n < self.floors[metric.name][0][0]:
+            return None
+        sizes, values = np.array(self.floors[metric.name]).T
+        return float(np.interp(-1 / n, -1 / sizes, values))
+
+    def save(self, path: str | Path) -> None:
+        """Write an `.npz` archive, atomically."""
+        arrays = {f"{name}/{key}": value for name, part in self.statistics.items() for key, value in part.items()}
+        meta = {
+            "version": VERSION,
+            "metrics": list(self.statistics),
+            "floors": dict(self.floors),
+            "sizes": dict(self.sizes),
+            "rdkit": self.rdkit,
+        }
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            np.savez_compressed(file, molecule_reference=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
+
+    @staticmethod
+    def load(path: str | Path) -> MoleculeReference:
+        """Read what `save` wrote."""
+        with _archive(path) as arrays:
+            meta = json.loads(str(arrays["molecule_reference"]))
+            if meta["version"] != VERSION:
+                raise InputError(f"{path} has version {meta['version']}, expected {VERSION}; build it again")
+            statistics: dict[str, dict[str, np.ndarray]] = {name: {} for name in meta["metrics"]}
+            for file in arrays.files:
+                name, _, key = file.partition("/")
+                if key:
+                    statistics[name][key] = arrays[file]
+        floors = {name: [(int(n), float(value)) for n, value in rows] for name, rows in meta["floors"].items()}
+        return MoleculeReference(statistics, floors, meta["sizes"], meta["rdkit"])
+
+
+Reference = MoleculeReference | GraphReference
+
+
+def _floors(
+    metrics: Iterable[MoleculeMetric],
+    statistics: Mapping[str, Arrays],
+    train: MoleculeSet,
+    sizes: Iterable[int],
+    seed: int,
+) -> dict[str, list[tuple[int, float]]]:
+    """Mean value over disjoint blocks of n training molecules each, for every n that the training set allows."""
+    order = np.random.default_rng(seed).permutation(len(train))
+    sizes = sorted({min(n, len(train)) for n in sizes if n > 1})
+    sample = MoleculeSet([train[i] for i in order[: sizes[-1]]])
+    floors = {}
+    for metric in metrics:
+        if metric.against == "train":
+            continue  # training molecules are not novel; that says nothing
+        measure = metric.compare(sample, statistics[metric.name])
+        floors[metric.name] = [(n, _mean_over_blocks(measure, n, len(sample))) for n in sizes]
+    return floors
+
+
+def _mean_over_blocks(measure, n: int, total: int, most: int = 10) -> float:
+    blocks = [np.arange(total) // n == b for b in range(min(total // n, most))]
+    return float(np.mean([measure(block / n) for block in blocks]))
+
+
+class Shipped(NamedTuple):
+    """A reference that comes with the package: its kind, customary kernel, and rule of validity."""
+
+    kind: Literal["graph", "molecule"]
+    kernel: Literal["tv", "emd"] | None = None
+    valid: str | None = None
+
+
+def shipped() -> dict[str, Shipped]:
+    """References by name, from `reference_data/index.json`."""
+    return {name: Shipped(**entry) for name, entry in read_json(FOLDER / "index.json").items()}
+
+
+def load_reference(source: str | Path) -> Reference:
+    """By name, if it comes with the package, else from a file."""
+    name = str(source).lower().replace("_", "-")
+    path = FOLDER / f"{name}.npz" if name in shipped() else Path(source)
+    if not path.is_file():
+        raise InputError(
+            f"no reference {str(source)!r}: neither a file nor one of {', '.join(shipped())}; "
+            "build one with `isostep reference build`"
+        )
+    with _archive(path) as arrays:
+        molecules = "molecule_reference" in arrays.files
+    return MoleculeReference.load(path) if molecules else GraphReference.load(path)
+
+
+def build_reference(name: str, folder: str | Path | None = None) -> Reference:
+    """Fit the statistics of a dataset's test split, with its training split for novelty and floors."""
+    from isostep.dataset import load
+
+    data = load(name, folder)
+    if not data.split("test"):
+        raise InputError(f"dataset {name} has no test split; a reference needs one")
+    fit = MoleculeReference.fit if data.kind == "molecule" else GraphReference.fit
+    return fit(data.split("test"), data.split("train"))
+
+
+@contextlib.contextmanager
+def _archive(path: str | Path) -> Iterator[np.lib.npyio.NpzFile]:
+    """An `.npz` file opened without pickle; whatever is wrong with it becomes one line."""
+    try:
+        arrays = np.load(path, allow_pickle=False)
+        if not isinstance(arrays, np.lib.npyio.NpzFile):
+            raise InputError(f"{path} is not a reference file; build it with `isostep reference build`")
+        with arrays:
+            yield arrays
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}; check the path") from error
+    except (KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{path} is not a reference file: {error}; build it again") from error
