@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
-import torch
 
 from isostep.errors import InputError
 from isostep.graph import Graph, located
 
 if TYPE_CHECKING:
+    import torch
     from rdkit.Chem import Mol, RWMol
 
 CUTS = (0.5, 1.5, 2.5)
@@ -78,7 +78,11 @@ class Molecules(Sequence[MoleculeGraph]):
     def __len__(self) -> int:
         return len(self.atom_ends) - 1
 
-    def __getitem__(self, k):
+    @overload
+    def __getitem__(self, k: int) -> MoleculeGraph: ...
+    @overload
+    def __getitem__(self, k: slice) -> list[MoleculeGraph]: ...
+    def __getitem__(self, k: int | slice) -> MoleculeGraph | list[MoleculeGraph]:
         if isinstance(k, slice):
             return [self[i] for i in range(*k.indices(len(self)))]
         k = range(len(self))[k]
@@ -101,6 +105,8 @@ class Molecules(Sequence[MoleculeGraph]):
         self, spec: MoleculeSpec, chosen: np.ndarray | Sequence[int] | None = None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """X (B, N, F), A (B, N, N) and node mask (B, N), float32, padded to `spec.max_nodes`."""
+        import torch
+
         part = self if chosen is None else self.take(np.asarray(chosen, np.int64))
         if (most := int(part.counts.max(initial=0))) > spec.max_nodes:
             raise InputError(f"a molecule has {most} atoms, but max_nodes is {spec.max_nodes}; raise max_nodes")
@@ -185,7 +191,7 @@ def decode(x: torch.Tensor, a: torch.Tensor, mask: torch.Tensor | None, spec: Mo
             f"X must be (B, N, {len(spec.atoms)}), A (B, N, N) and mask (B, N); got X {tuple(x.shape)}, "
             f"A {tuple(a.shape)}, mask {None if mask is None else tuple(mask.shape)}"
         )
-    present = x.detach().cpu().numpy() > 0.5
+    present = (x.detach() > 0.5).cpu().numpy()
     real = np.any(present, -1)
     if mask is not None:
         real = real & mask.detach().cpu().bool().numpy()

@@ -10,7 +10,10 @@ import typer
 from isostep.errors import IsostepError
 
 # One line per command module; each has `register(app)`.
-MODULES = ()
+MODULES = (
+    "data",
+    "evaluate",
+)
 
 app = typer.Typer(
     name="isostep",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from isostep.dataset.cache import cached
-from isostep.dataset.catalogue import CATALOGUE
+from isostep.dataset.catalogue import CATALOGUE, Entry
 from isostep.dataset.data import Dataset
 from isostep.dataset.generate import generate_community, generate_planar, generate_sbm
 from isostep.dataset.source import find
 from isostep.errors import InputError
 
-__all__ = ["Dataset", "generate_community", "generate_planar", "generate_sbm", "load", "names"]
+__all__ = ["Dataset", "generate_community", "generate_planar", "generate_sbm", "load", "lookup", "names"]
 
 
 def names() -> list[str]:
@@ -21,9 +21,14 @@ def names() -> list[str]:
 
 def load(name: str, folder: str | Path | None = None) -> Dataset:
     """The dataset from `folder`, else from the first source that has it; parsed once, then cached."""
-    entry = CATALOGUE.get(name.lower().replace("_", "-"))
-    if entry is None:
-        raise InputError(f"unknown dataset {name!r}; known are {', '.join(CATALOGUE)}")
-    name = name.lower().replace("_", "-")
+    name, entry = lookup(name)
     source = find(name, entry, folder)
     return Dataset(name, entry.kind, source.label, entry.spec, cached(name, source.fingerprint, source.build))
+
+
+def lookup(name: str) -> tuple[str, Entry]:
+    """Catalogue name and entry; case and underscores do not matter."""
+    plain = name.lower().replace("_", "-")
+    if plain not in CATALOGUE:
+        raise InputError(f"unknown dataset {name!r}; known are {', '.join(CATALOGUE)}")
+    return plain, CATALOGUE[plain]

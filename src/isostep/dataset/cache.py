@@ -22,9 +22,14 @@ def cache_folder() -> Path:
     return Path(os.environ.get("ISOSTEP_CACHE") or Path.home() / ".cache" / "isostep")
 
 
+def cache_path(name: str, fingerprint: str) -> Path:
+    """Where the arrays of this source are stored."""
+    return cache_folder() / "dataset" / f"{name}-{fingerprint[:16]}-v{FORMAT}.npz"
+
+
 def cached(name: str, fingerprint: str, build: Callable[[], dict[str, np.ndarray]]) -> Arrays:
     """The stored arrays, or those of `build`, stored for the next time; an unreadable file is built anew."""
-    path = cache_folder() / "dataset" / f"{name}-{fingerprint[:16]}-v{FORMAT}.npz"
+    path = cache_path(name, fingerprint)
     try:
         with np.load(path, allow_pickle=False) as stored:
             return {key: stored[key] for key in stored.files}

