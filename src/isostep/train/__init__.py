@@ -1,1 +1,1 @@
-
+"""Training: bridge matching for GruM, denoising score matching for GDSS."""
