@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import pickletools
 import struct
 import zipfile
@@ -77,22 +78,18 @@ def build_network(released: Released, weights: str) -> nn.Module:
 
 def read_pickle(path: str | Path) -> Any:
     """The content of a file written by `torch.save`, on the CPU; dict subclasses come back as plain dicts."""
-    path = Path(path)
     try:
-        size = path.stat().st_size
-        if size > MAX_FILE:
-            raise _Refused(f"it has {size} bytes, more than the {MAX_FILE} that a released file may have")
-        with open(path, "rb") as file:
-            start = file.read(2)
-            file.seek(0)
-            return _read_zip(file, size) if start == b"PK" else _read_legacy(file, size)
+        file = open(path, "rb")  # noqa: SIM115 - closed below; here only its own errors count
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except _Refused as error:
-        raise InputError(f"{path} is refused: {error}") from error
-    except _DAMAGE as error:
-        cause = str(error).split("\n")[0] or type(error).__name__
-        raise InputError(f"{path} is not a readable PyTorch file: {cause}; download it again") from error
+    with file:
+        try:
+            return _read(file)
+        except _Refused as error:
+            raise InputError(f"{path} is refused: {error}") from error
+        except _DAMAGE as error:
+            cause = str(error).split("\n")[0] or type(error).__name__
+            raise InputError(f"{path} is not a readable PyTorch file: {cause}; download it again") from error
 
 
 class _Refused(Exception):
@@ -104,7 +101,7 @@ class _Broken(Exception):
 
 
 # What zipfile and torch raise on damaged files.
-_DAMAGE = (_Broken, zipfile.BadZipFile, RuntimeError, MemoryError, ValueError, EOFError, struct.error)
+_DAMAGE = (_Broken, zipfile.BadZipFile, RuntimeError, MemoryError, ValueError, OSError, EOFError, struct.error)
 
 
 class _Global(NamedTuple):
@@ -131,6 +128,14 @@ class _TensorView(NamedTuple):
 # --- the two containers -------------------------------------------------------------------------------------------
 
 
+def _read(file: io.BufferedReader) -> Any:
+    size = os.fstat(file.fileno()).st_size
+    if size > MAX_FILE:
+        raise _Refused(f"it has {size} bytes, more than the {MAX_FILE} that a released file may have")
+    zipped = file.peek(2).startswith(b"PK")
+    return _read_zip(file, size) if zipped else _read_legacy(file, size)
+
+
 def _read_zip(file: io.BufferedReader, size: int) -> Any:
     """torch >= 1.6: a zip archive with `NAME/data.pkl` and one uncompressed record `NAME/data/KEY` a storage."""
     with zipfile.ZipFile(file) as archive:
@@ -151,7 +156,7 @@ def _read_zip(file: io.BufferedReader, size: int) -> Any:
         def load(storage: _Storage) -> bytes:
             name = f"{folder}data/{storage.key}"
             if name not in records:
-                raise _Broken(f"record {name} is missing")
+                raise _Broken(f"record {name!r} is missing")
             return archive.read(name)
 
         return _finish(_Machine(io.BytesIO(archive.read(pickles[0]))).run(), load)
@@ -176,7 +181,7 @@ def _read_legacy(file: io.BufferedReader, size: int) -> Any:
         storage = machine.storages[key]
         numel, wanted = int.from_bytes(file.read(8), "little"), storage.numel * storage.dtype.itemsize
         if numel != storage.numel or wanted > size - file.tell():
-            raise _Broken(f"storage {key} is cut short")
+            raise _Broken(f"storage {key!r} is cut short")
         loaded[key] = file.read(wanted)
     return _finish(content, lambda storage: loaded[storage.key])
 
@@ -211,7 +216,7 @@ def _finish(content: Any, load: Callable[[_Storage], bytes]) -> Any:
 
 def _storage_tensor(storage: _Storage, data: bytes) -> Tensor:
     if len(data) != storage.numel * storage.dtype.itemsize:
-        raise _Broken(f"storage {storage.key} has {len(data)} bytes, expected {storage.numel} x {storage.dtype}")
+        raise _Broken(f"storage {storage.key!r} has {len(data)} bytes, expected {storage.numel} x {storage.dtype}")
     if not data:
         return torch.empty(0, dtype=storage.dtype)
     return torch.frombuffer(bytearray(data), dtype=storage.dtype)
@@ -321,7 +326,7 @@ class _Machine:
             raise _Refused("it stores a tensor as a view of another storage")
         storage = _Storage(key, DTYPES[kind.name], numel)
         if self.storages.setdefault(key, storage) != storage:
-            raise _Refused(f"it describes storage {key} in two ways")
+            raise _Refused(f"it describes storage {key!r} in two ways")
         return storage
 
 
@@ -373,7 +378,7 @@ def _released(content: Any) -> Released:
     if {"params", "state_dict"} <= content.keys():
         weights = _weights({"": ("state_dict", "ema")}, content)
         return Released("grum", _mapping(content, "config"), _mapping(content, "params"), weights)
-    found = ", ".join(map(str, content))[:200]
+    found = ", ".join(map(repr, content))[:200]
     raise InputError(f"neither a GDSS file (params_x, x_state_dict, ...) nor a GruM file (params, state_dict): {found}")
 
 
@@ -407,13 +412,15 @@ def _averaged(state: dict[str, Tensor], shadow: Any, key: str) -> dict[str, Tens
     _check_tensors(averaged, key)
     for name, value in averaged.items():
         if value.shape != state[name].shape:
-            raise InputError(f"{key!r} has shape {tuple(value.shape)} for {name}, expected {tuple(state[name].shape)}")
+            raise InputError(
+                f"{key!r} has shape {tuple(value.shape)} for {name!r}, expected {tuple(state[name].shape)}"
+            )
     return averaged
 
 
 def _check_tensors(tensors: Mapping[str, Any], key: str) -> None:
     for name, value in tensors.items():
         if not isinstance(value, Tensor) or not value.is_floating_point():
-            raise InputError(f"{key!r} must hold floating-point tensors, found something else at {name}")
+            raise InputError(f"{key!r} must hold floating-point tensors, found something else at {name!r}")
         if not value.isfinite().all():
-            raise InputError(f"{key!r} has weights that are not finite at {name}; use another checkpoint")
+            raise InputError(f"{key!r} has weights that are not finite at {name!r}; use another checkpoint")

@@ -26,7 +26,7 @@ def assemble(family: str, params: Mapping[str, Any], weights: Mapping[str, Tenso
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
             raise InputError(
-                f"weights do not fit the network settings: {name} has shape {found.get(name, 'none')}, "
+                f"weights do not fit the network settings: {name!r} has shape {found.get(name, 'none')}, "
                 f"expected {expected.get(name, 'none')}"
             )
     copies = {name: value.detach().to(torch.float32, copy=True).contiguous() for name, value in weights.items()}

@@ -194,7 +194,8 @@ def _head(params: Mapping[str, Any], out_x: int, out_e: int) -> MoleculeHead | G
     features = entry(params, "feat_dict")
     types, dims = entry(features, "type"), entry(features, "dim")
     if not _fill(types, dims, out_x):
-        raise InputError(f"feat_dict has types {types} of widths {dims}, which do not fill output_dims X = {out_x}")
+        found = f"types {repr(types)[:60]} of widths {repr(dims)[:60]}"
+        raise InputError(f"feat_dict has {found}, which do not fill output_dims X = {out_x}")
     if out_e != 1:
         raise InputError(f"a transformer predicts 1 number a pair, but output_dims E is {out_e}")
     return GraphHead(list(types), list(dims), positive(features, "scale"))
@@ -209,7 +210,7 @@ def _fill(types: Any, dims: Any, width: int) -> bool:
 def _dropout(params: Mapping[str, Any]) -> float:
     share = params.get("dropout", RELEASED_DROPOUT)
     if not isinstance(share, int | float) or not 0 <= share < 1:
-        raise InputError(f"network setting 'dropout' must be a number from 0 to below 1, got {str(share)[:60]}")
+        raise InputError(f"network setting 'dropout' must be a number from 0 to below 1, got {repr(share)[:60]}")
     return share
 
 

@@ -14,8 +14,8 @@ MAX_LAYERS = 256
 def entry(settings: Mapping[str, Any], key: str) -> Any:
     """The value of `key`, which must be there."""
     if not isinstance(settings, Mapping) or key not in settings:
-        found = ", ".join(map(str, settings)) if isinstance(settings, Mapping) else repr(settings)[:60]
-        raise InputError(f"network settings lack {key!r}; found: {found}")
+        found = ", ".join(map(repr, settings)) if isinstance(settings, Mapping) else repr(settings)[:60]
+        raise InputError(f"network settings lack {key!r}; found: {found[:200]}")
     return settings[key]
 
 
@@ -23,7 +23,7 @@ def whole(settings: Mapping[str, Any], key: str, limit: int = MAX_WIDTH) -> int:
     """A whole number from 1 to `limit`."""
     value = entry(settings, key)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
-        raise InputError(f"network setting {key!r} must be a whole number from 1 to {limit}, got {str(value)[:60]}")
+        raise InputError(f"network setting {key!r} must be a whole number from 1 to {limit}, got {repr(value)[:60]}")
     return value
 
 
@@ -31,7 +31,7 @@ def positive(settings: Mapping[str, Any], key: str) -> float:
     """A finite number above 0."""
     value = entry(settings, key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise InputError(f"network setting {key!r} must be a number above 0, got {str(value)[:60]}")
+        raise InputError(f"network setting {key!r} must be a number above 0, got {repr(value)[:60]}")
     return value
 
 
@@ -39,5 +39,5 @@ def choice(settings: Mapping[str, Any], key: str, known: tuple[str, ...]) -> str
     """One of the `known` names."""
     value = entry(settings, key)
     if value not in known:
-        raise InputError(f"network setting {key!r} must be one of {', '.join(known)}; got {str(value)[:60]!r}")
+        raise InputError(f"network setting {key!r} must be one of {', '.join(known)}; got {repr(value)[:60]}")
     return value
