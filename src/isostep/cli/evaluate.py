@@ -1,0 +1,128 @@
+"""`isostep evaluate` and `isostep reference`: measure generated sets, store what they are compared with."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from isostep.metric.base import Value
+    from isostep.metric.evaluate import Report
+
+SHOWN = 5  # skipped lines that are printed; --json has all
+
+
+def register(app: typer.Typer) -> None:
+    """Add `evaluate` and the `reference` group."""
+    app.command("evaluate")(evaluate)
+    group = typer.Typer(no_args_is_help=True, help="List and build the statistics that `evaluate` compares with.")
+    group.command("list")(list_references)
+    group.command("build")(build)
+    app.add_typer(group, name="reference")
+
+
+def evaluate(
+    source: Path = typer.Argument(..., help="Graphs (.jsonl), molecules (.smi, .csv, .sdf), or a run folder."),
+    reference: str = typer.Option(..., help="A name from `isostep reference list`, or a file of `reference build`."),
+    kernel: str | None = typer.Option(None, help="tv or emd, for graph MMDs; else the reference's customary one."),
+    metrics: str | None = typer.Option(None, help="Comma-separated keys, such as valid,fcd; else all that apply."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
+    strict: bool = typer.Option(False, "--strict", help="Stop at the first line that cannot be used."),
+    workers: int = typer.Option(1, min=1, help="Processes for the per-molecule work."),
+    seed: int = typer.Option(0, min=0, help="Seed of the bootstrap."),
+    resamples: int = typer.Option(200, min=0, help="Bootstrap resamples; 0 for no intervals."),
+) -> None:
+    """Measure generated graphs or molecules against a reference.
+
+    Example: `isostep evaluate samples.jsonl --reference planar --kernel tv`
+    """
+    from isostep.errors import InputError
+    from isostep.metric.evaluate import evaluate as run
+
+    if kernel not in (None, "tv", "emd"):
+        raise InputError(f"unknown kernel {kernel!r}; choose tv or emd")
+    keys = None if metrics is None else [key for key in metrics.split(",") if key.strip()]
+    report = run(source, reference, kernel, keys, resamples, seed, strict, workers)  # type: ignore[arg-type]
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), indent=2, allow_nan=False))
+    else:
+        _show(report, customary=kernel is None)
+
+
+def _show(report: Report, customary: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    title = f"{report.n} {report.kind}s against {report.reference}"
+    if report.kernel:
+        title += f", kernel {report.kernel}" + (" (default for this reference)" if customary else "")
+    table = Table(title=title, title_justify="left", box=None)
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    table.add_column("95 % interval", justify="right")
+    table.add_column("training set", justify="right")
+    table.add_column("n", justify="right")
+    for key, value in report.values.items():
+        arrow = "↓" if report.better[key] == "lower" else "↑"
+        table.add_row(f"{key} {arrow}", *_cells(value), str(value.n))
+    console = Console()
+    console.print(table)
+    for key in report.values:
+        console.print(f"{key}: {_describe(report, key)}", style="dim", highlight=False, markup=False)
+    for key, reason in report.undefined.items():
+        console.print(f"{key}: not defined ({reason})", highlight=False, markup=False)
+    if report.skipped:
+        print(f"{len(report.skipped)} lines could not be used:", file=sys.stderr)
+        for skipped in report.skipped[:SHOWN]:
+            print(f"  {skipped}", file=sys.stderr)
+
+
+def _cells(value: Value) -> tuple[str, str, str]:
+    def number(x: float | None) -> str:
+        return "" if x is None else f"{x:.4g}" if abs(x) >= 1e-3 or x == 0 else f"{x:.2e}"
+
+    interval = "" if value.low is None else f"{number(value.low)} to {number(value.high)}"
+    return number(value.value), interval, number(value.floor)
+
+
+def _describe(report: Report, key: str) -> str:
+    details = ", ".join(f"{name} {fact}" for name, fact in report.values[key].details.items())
+    return report.definitions[key] + (f" [{details}]" if details else "")
+
+
+def list_references(as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table.")) -> None:
+    """References that come with the package. Example: `isostep reference list`"""
+    from isostep.metric.reference import shipped
+
+    rows = [{"name": name, **entry._asdict()} for name, entry in shipped().items()]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "kind", "kernel", "validity", box=None)
+    for row in rows:
+        table.add_row(*(str(row[key] or "") for key in ("name", "kind", "kernel", "valid")))
+    Console().print(table)
+
+
+def build(
+    name: str = typer.Argument(..., help="A dataset from `isostep data list`."),
+    out: Path = typer.Option(..., help="File to write, .npz."),
+    folder: Path | None = typer.Option(None, help="Folder with the dataset's file."),
+) -> None:
+    """Fit a dataset's test split, its training split for novelty and floors; ChemNet makes it minutes for molecules.
+
+    Example: `isostep reference build qm9 --out qm9.npz`
+    """
+    from isostep.metric.reference import build_reference
+
+    start = time.perf_counter()
+    build_reference(name, folder).save(out)
+    typer.echo(f"{out}: {out.stat().st_size / 1e6:.2f} MB in {time.perf_counter() - start:.0f} s")
