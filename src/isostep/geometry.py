@@ -26,13 +26,11 @@ def squared_norm(value: Tensor) -> Tensor:
 
 def drift_variation(new: Mapping[str, Tensor], old: Mapping[str, Tensor], diffusion: Mapping[str, Tensor]) -> Tensor:
     """V, (B, C), one column per component in the order of `new`; infinite where g = 0 and the drift moved."""
-    columns = [squared_norm(new[n] - old[n]).to(diffusion[n].dtype) / diffusion[n].square() for n in new]
-    return torch.stack(columns, 1)
+    moved = torch.stack([squared_norm(new[n] - old[n]).to(diffusion[n].dtype) for n in new], 1)
+    return torch.where(moved == 0, moved, moved / torch.stack([diffusion[n] for n in new], 1).square())
 
 
-def noise_variation(
-    new: Mapping[str, Tensor], old: Mapping[str, Tensor], state: GraphState, dt: Tensor
-) -> Tensor:
+def noise_variation(new: Mapping[str, Tensor], old: Mapping[str, Tensor], state: GraphState, dt: Tensor) -> Tensor:
     """V_g, (B, C)."""
     columns = [2 * state.free_entries(n) * (new[n] - old[n]).square() / (new[n].square() * dt) for n in new]
     return torch.stack(columns, 1)

@@ -79,7 +79,7 @@ class GraphState:
         if not bool(masks.nodes.any(1).all()):
             row = int((~masks.nodes.any(1)).nonzero()[0])
             raise InputError(f"graph {row} of the batch has no nodes; every row of the mask needs a 1")
-        known = dict(kinds or {})
+        known: dict[str, Kind] = dict(kinds or {})
         for name, value in components.items():
             known.setdefault(name, _infer_kind(name, value))
             _check(name, value, known[name], masks)
@@ -113,7 +113,8 @@ class GraphState:
     def project(self, name: str, value: Tensor) -> Tensor:
         """Zero a component's padded entries and diagonal."""
         mask = self.masks.of(self.kinds[name], value.ndim)
-        return value if mask is None else value * mask
+        # Not a product: a drift may be undefined (NaN) where there is no node.
+        return value if mask is None else torch.where(mask, value, 0.0)
 
     def free_entries(self, name: str) -> Tensor:
         """(B,) number of independent entries of a component."""
@@ -212,6 +213,8 @@ def _check(name: str, value: Tensor, kind: Kind, masks: Mask) -> None:
             f"component {name} of kind {kind} has shape {tuple(value.shape)}, which does not match the mask's "
             f"(B, N) = {(b, n)}; expected {wanted} and {axes[0] - len(wanted)} more axis"
         )
+    if not bool(value.isfinite().all()):
+        raise InputError(f"component {name} has entries that are not finite; check what made it")
     mask = masks.of(kind, value.ndim)
     if mask is not None and bool((value * ~mask).ne(0).any()):
         raise InputError(f"component {name} is not zero on padded nodes or the diagonal; multiply by the mask first")

@@ -32,8 +32,9 @@ class DvsMemory(NamedTuple):
 class Dvs(AcceptAll):
     """The controller's settings.
 
-    `reduction="batch"` averages V over the running graphs, as the paper does: one clock, but a graph then depends on
-    its batch mates. `"graph"` gives every graph its own. `normalize="entries"` divides V by the graph's free entries.
+    `reduction="batch"` averages V over the running, finite graphs, as the paper does: one clock, but a graph then
+    depends on its batch mates. `"graph"` gives every graph its own. `normalize="entries"` divides V by the graph's free
+    entries.
     An active range (a, b) holds for a < t <= b.
     """
 
@@ -116,9 +117,9 @@ class Dvs(AcceptAll):
             v = v / now.entries.clamp_min(1)
         if self.reduction == "graph":
             return v
-        weight = now.running.to(v.dtype)[:, None]
-        mean = torch.where(now.running[:, None], v, torch.zeros_like(v)).sum(0) / weight.sum().clamp_min(1)
-        return mean.expand_as(v)
+        # A graph that has just become non-finite must not take the others with it.
+        counted = (now.running & v.isfinite().all(1))[:, None]
+        return (torch.where(counted, v, 0.0).sum(0) / counted.sum().clamp_min(1)).expand_as(v)
 
     def _average(self, memory: DvsMemory, v: Tensor) -> Tensor:
         smoothed = (1 - self.alpha) * memory.ema + self.alpha * v

@@ -3,7 +3,7 @@
     uniform    t_i = T i/N
     quadratic  t_i = T (1 - (1 - i/N)^2)          dense near the data
     power      t_i = T (1 - (1 - i/N)^rho)        rho = 1 uniform, 2 quadratic
-    karras     noise levels evenly spaced in (1 - t)^(1/rho), from 1 down to `floor`
+    karras     1 - t evenly spaced in its 1/rho-th power, from 1 down to `floor`, then one step to T
     cosine     t_i = T sin(pi i / 2N)             dense near the data
     gdss       N evaluations evenly at t = 0 .. 1 - eps, each step as long as 1/N, as GDSS' own samplers do
 
@@ -98,7 +98,7 @@ def karras(steps: int, rho: float = 7.0, floor: float = 1e-3) -> Grid:
     if not 0 < floor < 1:
         raise InputError(f"the floor of a Karras grid must lie between 0 and 1, got {floor}")
     low = floor ** (1 / rho)
-    inner = [1 - (1 + i / steps * (low - 1)) ** rho for i in range(steps)]
+    inner = [1 - (1 + i / max(steps - 1, 1) * (low - 1)) ** rho for i in range(steps)]
     return Grid((*inner, 1.0))
 
 

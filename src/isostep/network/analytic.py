@@ -26,7 +26,7 @@ from isostep.state import GraphState, Kind, expand
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """K patterns for a component of a graph with N nodes: `means` (K, N, F) or (K, N, N), `stds` (K,), `weights` (K,)."""
+    """K patterns per component, graphs of N nodes: `means` (K, N, F) or (K, N, N), `stds` (K,), `weights` (K,)."""
 
     means: Mapping[str, Tensor]
     stds: Mapping[str, Tensor]

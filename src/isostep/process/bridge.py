@@ -8,7 +8,8 @@ Step t -> s with D fixed, exactly:  x_s = c0 x_t + c1 D + std z  with
 
     c0 = sinh(phi_s)/sinh(phi_t),  c1 = sinh(phi_t - phi_s)/sinh(phi_t),  var = c0 sinh(phi_t - phi_s)/a
 
-so at s = 1 it returns D itself. `drift_coeff` k of the released configurations gives a = -k/2; every formula is even in a.
+so at s = 1 it returns D itself. `drift_coeff` k of the released configurations gives a = -k/2; every formula is even
+in a.
 """
 
 from __future__ import annotations

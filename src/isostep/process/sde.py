@@ -49,8 +49,8 @@ class Sde(Protocol):
 class ProcessSde:
     """A network and one process per component.
 
-    `network(state, t)` returns one tensor per component, shaped like it, masked and (edges) symmetric. `raw` outputs are
-    turned into the score or the clean graph by the process; otherwise they are that already.
+    `network(state, t)` returns one tensor per component, shaped like it, masked and (edges) symmetric. `raw` outputs
+    are turned into the score or the clean graph by the process; otherwise they are that already.
     """
 
     network: Network
@@ -68,9 +68,10 @@ class ProcessSde:
     def evaluate(self, state: GraphState, t: Tensor) -> Evaluation:
         output = self.network(state, t)
         _check_shapes(output, state, "network output")
-        estimate = {n: p.estimate(output[n], t) if self.raw else output[n] for n, p in self.processes.items()}
-        drift = {n: p.drift(state[n], estimate[n], t) for n, p in self.processes.items()}
-        diffusion = {n: p.diffusion(t) for n, p in self.processes.items()}
+        processes = {n: self.processes[n] for n in state.components}  # columns of V follow the state's order
+        estimate = {n: p.estimate(output[n], t) if self.raw else output[n] for n, p in processes.items()}
+        drift = {n: p.drift(state[n], estimate[n], t) for n, p in processes.items()}
+        diffusion = {n: p.diffusion(t) for n, p in processes.items()}
         return Evaluation(drift, diffusion, estimate)
 
 
@@ -84,7 +85,9 @@ class FlowSde:
     def __post_init__(self) -> None:
         odd = [n for n, p in self.processes.items() if not isinstance(p, ScoreSde)]
         if odd:
-            raise InputError(f"the probability-flow ODE needs score processes (VP, VE, subVP); component {odd[0]} is not")
+            raise InputError(
+                f"the probability-flow ODE needs score processes (VP, VE, subVP); component {odd[0]} is not"
+            )
 
     @property
     def t_end(self) -> float:
@@ -97,32 +100,38 @@ class FlowSde:
     def evaluate(self, state: GraphState, t: Tensor) -> Evaluation:
         there = self.sde.evaluate(state, t)
         assert there.estimate is not None
-        drift = {
-            n: p.flow_drift(state[n], there.estimate[n], t)
-            for n, p in self.processes.items()
-            if isinstance(p, ScoreSde)
-        }
+        drift = {}
+        for name in state.components:
+            process = self.processes[name]
+            assert isinstance(process, ScoreSde)
+            drift[name] = process.flow_drift(state[name], there.estimate[name], t)
         return Evaluation(drift, {n: torch.zeros_like(g) for n, g in there.diffusion.items()}, there.estimate)
 
 
 class DriftSde:
-    """Any object with `drift(state, t)` and `diffusion(t)`; drifts are masked, and checked for shape and symmetry."""
+    """Any object with `drift(state, t)` and `diffusion(t)`.
 
-    processes: Mapping[str, Process] = {}  # noqa: RUF012 - none: a free drift has no closed-form steps
+    Drifts are checked for shape and symmetry, then masked, made exactly symmetric and cast to the state's type (times
+    are float64, so that `t[:, None, None] * X` is too). `diffusion` gives one g for all components or one for each.
+    """
+
+    processes: Mapping[str, Process] = {}  # none: a free drift has no closed-form steps
 
     def __init__(self, model: Any, t_end: float = 1.0) -> None:
         self.model = model
         self.t_end = float(getattr(model, "t_end", t_end))
         self.singular_end = bool(getattr(model, "singular_end", False))
+        if not 0 < self.t_end <= 1:
+            raise InputError(f"t_end of a model must lie in (0, 1], got {self.t_end}: rescale its time")
 
     def evaluate(self, state: GraphState, t: Tensor) -> Evaluation:
         drift = self.model.drift(state, t)
         drift = drift.components if isinstance(drift, GraphState) else drift
         _check_shapes(drift, state, "drift")
-        for name, value in drift.items():
-            if state.kinds[name] == "edge" and not torch.allclose(value, value.transpose(1, 2), equal_nan=True):
-                raise InputError(f"drift of edge component {name} is not symmetric; average it with its transpose")
-        masked = {name: state.project(name, drift[name]) for name in state.components}
+        masked = {n: state.project(n, drift[n]).to(x.dtype) for n, x in state.components.items()}
+        for name, value in masked.items():
+            if state.kinds[name] == "edge":
+                masked[name] = _symmetric(name, value)
         return Evaluation(masked, self._diffusion(state, t))
 
     def _diffusion(self, state: GraphState, t: Tensor) -> dict[str, Tensor]:
@@ -130,7 +139,7 @@ class DriftSde:
         values = given if isinstance(given, Mapping) else dict.fromkeys(state.components, given)
         if values.keys() != state.components.keys():
             raise InputError(f"diffusion names {sorted(values)}, the state has {sorted(state.components)}")
-        return {n: torch.as_tensor(g, dtype=t.dtype, device=t.device).expand(t.shape) for n, g in values.items()}
+        return {n: _per_graph(n, values[n], t) for n in state.components}
 
 
 def as_sde(model: Any) -> Sde:
@@ -146,12 +155,30 @@ def as_sde(model: Any) -> Sde:
     )
 
 
+def _per_graph(name: str, g: Any, t: Tensor) -> Tensor:
+    """One diffusion per graph, from a number or a tensor of shape () or (B,)."""
+    value = torch.as_tensor(g, dtype=t.dtype, device=t.device)
+    if value.shape not in (t.shape, torch.Size(())):
+        raise InputError(
+            f"diffusion of component {name} has shape {tuple(value.shape)}, expected () or {tuple(t.shape)}"
+        )
+    return value.expand(t.shape)
+
+
+def _symmetric(name: str, drift: Tensor) -> Tensor:
+    """Remove the rounding of a symmetric drift; refuse any other."""
+    mirrored = drift.transpose(1, 2)
+    if bool((drift - mirrored).abs().max() > 1e-4 * drift.abs().max()):
+        raise InputError(f"drift of edge component {name} is not symmetric; average it with its transpose")
+    return (drift + mirrored) / 2
+
+
 def _check_shapes(values: Any, state: GraphState, what: str) -> None:
     if not isinstance(values, Mapping) or values.keys() != state.components.keys():
         seen = sorted(values) if isinstance(values, Mapping) else type(values).__name__
         raise InputError(f"{what} must be a mapping with components {sorted(state.components)}, got {seen}")
     for name, x in state.components.items():
-        if values[name].shape != x.shape:
-            raise InputError(
-                f"{what} of component {name} has shape {tuple(values[name].shape)}, the state has {tuple(x.shape)}"
-            )
+        value = values[name]
+        if not isinstance(value, Tensor) or value.shape != x.shape:
+            seen = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise InputError(f"{what} of component {name} has shape {seen}, the state has {tuple(x.shape)}")

@@ -5,9 +5,9 @@
     t1          = controller.propose(V, ...)
     x           = solver.advance(x, here, t, t1)
 
-Everything a graph owns is a row of `Lane`. A finished graph's row leaves the batch (its compute is saved) and a new graph
-may take its place. Whether any row has finished is asked only when it can have: the controller bounds the steps that
-must still come, so there is no host synchronisation in between.
+Everything a graph owns is a row of `Lane`. A finished graph's row leaves the batch (its compute is saved) and a new
+graph may take its place. Whether any row has finished is asked only when it can have: the controller bounds the steps
+that must still come, so there is no host synchronisation in between.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from isostep.control.base import Controller, Measured, Proposal
 from isostep.errors import InputError
 from isostep.geometry import drift_variation, noise_variation
 from isostep.noise import Noise, PhiloxNoise
-from isostep.process.sde import Evaluation, Sde, as_sde
+from isostep.process.sde import Evaluation, FlowSde, Sde, as_sde
 from isostep.sampling.solution import Solution, Status, Trace
 from isostep.solver.base import NoiseSource, Solver, Span
 from isostep.state import GraphState, cat_rows, take_rows, where_rows
@@ -56,6 +56,9 @@ class StepInfo(NamedTuple):
     mean: GraphState
 
 
+# With a progress bar the loop pauses this often, even where no graph can have finished.
+PROGRESS_EVERY = 20
+
 Hook = Callable[[StepInfo], None]
 Refill = Callable[[int], "tuple[GraphState, Tensor] | None"]
 
@@ -79,14 +82,16 @@ def integrate(
 
     `model` is anything `as_sde` accepts. `index` (B,) names the graphs; with `noise` it decides each graph's random
     numbers (default: 0..B-1). `trace` = k records every k-th step (0: none). `snapshots` keeps the denoised means at
-    these times. `refill(count)` gives up to `count` further graphs and their indices, or None.
+    these times. `refill(count)` gives up to `count` further graphs and their indices, or None; they fit into the node
+    slots of `state`.
     """
     sde = as_sde(model)
-    _check(sde, state, controller, solver, index, max_steps, trace, snapshots, refill)
     noise = PhiloxNoise(0) if noise is None else noise
+    _check(sde, state, controller, solver, noise, index, max_steps, trace, snapshots, refill)
     runner = _Runner(sde, controller, solver, noise, max_steps, trace, snapshots, hooks)
-    names = torch.arange(state.batch, device=state.device) if index is None else index.to(state.device)
-    with torch.inference_mode():
+    names = torch.arange(state.batch) if index is None else index
+    # Not inference_mode: masks cached on the way, and the result, must stay usable in training.
+    with torch.no_grad():
         return runner.run(state, names, refill, progress)
 
 
@@ -110,11 +115,13 @@ class _Runner:
         harvest: list[Lane] = []
         total, done = len(index), 0
         while True:
-            for _ in range(self._surely(lane)):
+            for _ in range(self._surely(lane) if progress is None else min(self._surely(lane), PROGRESS_EVERY)):
                 lane = self._step(lane)
             finished = lane.status != Status.RUNNING
             if bool(finished.any()):
-                harvest.append(take_rows(lane, finished))
+                # Previous drift and memories are not part of the result.
+                bare = lane._replace(drift={}, diffusion={}, control=None, solver=None)
+                harvest.append(take_rows(bare, finished))
                 done += int(finished.sum())
             if progress is not None:
                 progress(self._fraction(lane, done, total))
@@ -124,7 +131,7 @@ class _Runner:
             new = refill(int(finished.sum())) if refill else None
             if new is not None:
                 total += len(new[1])
-                lane = cat_rows([lane, self._begin(*new)])
+                lane = cat_rows([lane, self._begin(_fit(new[0], state.nodes), new[1])])
             if not len(lane.t):
                 break
         return self._gather(harvest)
@@ -136,7 +143,7 @@ class _Runner:
         return Lane(
             state=state,
             mean=dict(state.components),
-            index=index,
+            index=index.to(device, torch.int64),
             t=t,
             step=count,
             tries=count,
@@ -178,15 +185,15 @@ class _Runner:
             step=lane.step + moved,
             tries=lane.tries + running,
             calls=lane.calls + running * self.solver.calls_per_step,
-            drift=where_rows(moved, here.drift, lane.drift) if self.controller.reviews and self.measures else here.drift,
-            diffusion=here.diffusion,
             control=control,
             solver=ahead.memory,
         )
-        if not self.measures:
-            new = new._replace(drift={}, diffusion={})
+        if self.measures:
+            drift = where_rows(moved, here.drift, lane.drift) if self.controller.reviews else here.drift
+            new = new._replace(drift=drift, diffusion=here.diffusion)
+        new = new._replace(status=self._status(new, running, finite))
         self._tell_hooks(lane, new, proposal, moved)
-        return new._replace(status=self._status(new, running, finite))
+        return new
 
     def _measure(self, lane: Lane, state: GraphState, here: Evaluation, running: Tensor) -> Measured:
         variation = None
@@ -208,7 +215,7 @@ class _Runner:
             return
         info = StepInfo(new.index, old.t, proposal.t1, moved, new.state, new.state.replace(new.mean))
         if self.snapshots:
-            self.snapshots(info)
+            self.snapshots(info, ended=new.status == Status.DONE)
         for hook in self.hooks:
             hook(info)
 
@@ -216,8 +223,7 @@ class _Runner:
         return (done + float((lane.t / self.sde.t_end)[lane.status == Status.RUNNING].sum())) / total
 
     def _gather(self, harvest: list[Lane]) -> Solution:
-        # Solver and controller memory is not part of the result.
-        lane = cat_rows([rows._replace(drift={}, diffusion={}, control=None, solver=None) for rows in harvest])
+        lane = cat_rows(harvest)
         lane = take_rows(lane, lane.index.argsort())
         return Solution(
             state=lane.state,
@@ -229,7 +235,7 @@ class _Runner:
             status=lane.status,
             batch_calls=self.batch_calls,
             trace=self.recorder.table() if self.recorder else None,
-            snapshots=self.snapshots.collect(lane.index) if self.snapshots else None,
+            snapshots=self.snapshots.collect() if self.snapshots else None,
         )
 
 
@@ -265,10 +271,10 @@ class _Recorder:
             "t": row["t"].amax(0, keepdim=True),
             "running": running.any(0, keepdim=True),
         }
-        weight = running / running.sum().clamp_min(1)
         for name, value in row.items():
             if name not in out:
-                out[name] = torch.where(running, value * weight, torch.zeros_like(value)).sum(0, keepdim=True)
+                counted = running & value.isfinite()
+                out[name] = torch.where(counted, value, 0.0).sum(0, keepdim=True) / counted.sum()
         return {name: out[name] for name in row}
 
     def table(self) -> Trace:
@@ -278,19 +284,20 @@ class _Recorder:
 
 
 class _Snapshots:
-    """The denoised mean of every graph at the end of the step that reaches each time."""
+    """The denoised mean of every graph after the step that reaches each time; later times than T stand for T."""
 
     def __init__(self, times: tuple[float, ...]) -> None:
         self.times = times
         self.kept: dict[float, list[tuple[Tensor, GraphState]]] = {time: [] for time in times}
 
-    def __call__(self, info: StepInfo) -> None:
+    def __call__(self, info: StepInfo, ended: Tensor) -> None:
         for time in self.times:
-            reached = info.running & (info.t0 < time) & (info.t1 >= time) if time > 0 else info.running & (info.t0 == 0)
+            crossed = (info.t0 < time) & ((info.t1 >= time) | ended) if time > 0 else info.t0 == 0
+            reached = info.running & crossed
             if bool(reached.any()):
                 self.kept[time].append((info.index[reached], info.mean.take(reached)))
 
-    def collect(self, index: Tensor) -> dict[float, GraphState]:
+    def collect(self) -> dict[float, GraphState]:
         out = {}
         for time, parts in self.kept.items():
             if parts:
@@ -306,7 +313,7 @@ def clock_type(device: torch.device) -> torch.dtype:
 
 def _own_clocks(controller: Controller) -> bool:
     """Whether graphs of one batch can be at different times."""
-    return controller.needs_variation and not controller.couples_graphs or controller.reviews
+    return controller.reviews or (controller.needs_variation and not controller.couples_graphs)
 
 
 def _finite_rows(*maps: Mapping[str, Tensor]) -> Tensor:
@@ -315,13 +322,31 @@ def _finite_rows(*maps: Mapping[str, Tensor]) -> Tensor:
     return torch.stack(sums).isfinite().all(0)
 
 
-def _check(sde, state, controller, solver, index, max_steps, trace, snapshots, refill) -> None:
+def _fit(state: GraphState, slots: int) -> GraphState:
+    """Refilled graphs with the node slots of the batch."""
+    if state.nodes > slots:
+        raise InputError(f"refilled graphs have {state.nodes} node slots, the batch {slots}; pad the first batch")
+    return state if state.nodes == slots else state.pad(slots)
+
+
+def _check(sde, state, controller, solver, noise, index, max_steps, trace, snapshots, refill) -> None:
     if not isinstance(state, GraphState):
         raise InputError(f"state must be a GraphState (see GraphState.of), got {type(state).__name__}")
+    for value, method, home in (
+        (controller, "propose", "control"),
+        (solver, "advance", "solver"),
+        (noise, "normal", "noise"),
+    ):
+        if not callable(getattr(value, method, None)):
+            raise InputError(f"expected an object of isostep.{home}, got {value!r}")
+    if not state.batch:
+        raise InputError("the batch is empty; give at least one graph")
+    if controller.needs_variation and isinstance(sde, FlowSde):
+        raise InputError("this schedule divides by the noise g, and the probability-flow ODE has none: use a grid")
     if sde.processes and sde.processes.keys() != state.components.keys():
         raise InputError(f"the model has components {sorted(sde.processes)}, the state {sorted(state.components)}")
     if index is not None and (index.shape != (state.batch,) or index.is_floating_point()):
-        raise InputError(f"index must hold one whole number per graph, shape ({state.batch},), got {tuple(index.shape)}")
+        raise InputError(f"index must hold {state.batch} whole numbers, one per graph, got shape {tuple(index.shape)}")
     if index is not None and len(index.unique()) != len(index):
         raise InputError("index names a graph twice; every graph of a batch needs its own index")
     if max_steps < 1 or trace < 0:

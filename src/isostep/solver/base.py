@@ -70,7 +70,9 @@ class Solver(Protocol):
         """Memory of graphs that have not stepped yet."""
         ...
 
-    def evaluate(self, sde: Sde, state: GraphState, t: Tensor, source: NoiseSource) -> tuple[GraphState, Evaluation]: ...
+    def evaluate(
+        self, sde: Sde, state: GraphState, t: Tensor, source: NoiseSource
+    ) -> tuple[GraphState, Evaluation]: ...
 
     def advance(
         self, sde: Sde, state: GraphState, here: Evaluation, span: Span, source: NoiseSource, memory: Any

@@ -13,7 +13,7 @@ One step with D fixed equals a thousand; at the end of a bridge the step returns
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor

@@ -1,7 +1,8 @@
 """Heun:  mean = x + (f1 + f2) dt / 2 with f2 at (predictor, t1),  x' = mean + g(t0) sqrt(dt) z.
 
 The predictor is `mean` (x + f1 dt, as the authors' program does) or `noisy` (with the step's own noise, as in the
-paper's Algorithm 3). Deterministic order 2. A bridge's drift has a pole at t = 1: a step that ends there is an Euler step.
+paper's Algorithm 3). Deterministic order 2. A bridge's drift has a pole at t = 1: a step that ends there is an Euler
+step.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def heun_slopes(predictor: str, sde: Sde, state: GraphState, here: Evaluation, s
         scale = {n: g * span.dt.sqrt() for n, g in here.diffusion.items()}
         guess = add_noise(state, mean, scale, source.normal(state, span.t0, span.t1))
     if not sde.singular_end:
-        return mean, sde.evaluate(guess, span.t1).drift
+        # GDSS' own grid goes past the model's end, where VP's score is undefined.
+        return mean, sde.evaluate(guess, span.t1.clamp(max=sde.t_end)).drift
     pole = span.t1 >= sde.t_end - 0.02 * span.dt
     there = sde.evaluate(guess, torch.where(pole, span.t0, span.t1)).drift
     return mean, {n: torch.where(expand(pole, f).bool(), here.drift[n], f) for n, f in there.items()}
