@@ -11,6 +11,7 @@ from isostep.errors import IsostepError
 
 # One line per command module; each has `register(app)`.
 MODULES = (
+    "sample",
     "train",
     "data",
     "evaluate",

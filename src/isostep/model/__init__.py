@@ -1,1 +1,1 @@
-
+"""Models: network + processes + decoder + card, and where they come from."""

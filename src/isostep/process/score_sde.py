@@ -116,10 +116,15 @@ def _index(t: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class VP(ScoreSde):
-    """Variance preserving."""
+    """Variance preserving.
+
+    `single_std` computes std as GDSS' programs do, in single precision, where 1 - exp(-B) loses digits near s = 0: for
+    comparisons with their output only.
+    """
 
     beta_min: float = 0.1
     beta_max: float = 1.0
+    single_std: bool = False
 
     def __post_init__(self) -> None:
         _check_range("beta", self.beta_min, self.beta_max)
@@ -135,7 +140,8 @@ class VP(ScoreSde):
 
     def _kernel(self, s: Tensor) -> Marginal:
         integral = self._integral(s)
-        return Marginal(torch.exp(-integral / 2), (-torch.expm1(-integral)).sqrt())
+        variance = (1 - torch.exp(-integral.float())).to(s.dtype) if self.single_std else -torch.expm1(-integral)
+        return Marginal(torch.exp(-integral / 2), variance.sqrt())
 
     def _output_scale(self, s: Tensor) -> Tensor:
         return -1 / self._kernel(s).std

@@ -1,0 +1,101 @@
+"""`isostep sample`: graphs or molecules from a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(sample)
+
+
+def sample(
+    model: str = typer.Argument(help="Embedded name, model folder, or released .pth file."),
+    n: int = typer.Option(100, "-n", "--number", help="How many graphs."),
+    schedule: str | None = typer.Option(None, help="uniform, quadratic, power, karras, cosine, gdss, times, dvs."),
+    solver: str | None = typer.Option(None, help="euler, heun, heun-noisy, exponential, exponential-2, reverse, s4."),
+    seed: int = typer.Option(0, help="Seed; a graph is (model, settings, seed, index)."),
+    start: int = typer.Option(0, help="Index of the first graph."),
+    steps: int | None = typer.Option(None, help="Steps of a grid; for dvs, 1 / base step."),
+    batch_size: int = typer.Option(256, help="Graphs integrated together."),
+    corrector: str | None = typer.Option(None, help="langevin or none; default: the model's preset."),
+    snr: float | None = typer.Option(None, help="Langevin step strength."),
+    scale: float | None = typer.Option(None, help="Langevin noise scale."),
+    clock: str | None = typer.Option(None, help="graph: own clock each; batch: one for the batch (the paper's DVS)."),
+    option: list[str] = typer.Option([], "--set", help="Schedule option, such as --set gamma=0.3 or --set rho=3."),
+    device: str = typer.Option("cpu", help="cpu, cuda or mps."),
+    weights: str | None = typer.Option(None, help="ema or raw weights of a released file."),
+    preset: Path | None = typer.Option(None, help="Preset TOML for a released file of another dataset."),
+    trace: bool = typer.Option(False, help="Record t, dt, V and ds2 of every step into trace.json."),
+    sdf: bool = typer.Option(False, help="Also write molecules.sdf."),
+    out: Path | None = typer.Option(None, help="Run folder to write."),
+    as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON."),
+) -> None:
+    """Generate graphs or molecules.
+
+    Example: `isostep sample grum-community-small -n 64 --schedule dvs --seed 1 --out runs/first`
+    """
+    from isostep.model.zoo import load_model
+    from isostep.progress import progress
+    from isostep.sampling.run import sample as draw
+    from isostep.sampling.write import write_run
+
+    loaded = load_model(model, weights, device, preset)
+    with progress(f"sampling {loaded.info.name}", total=n, quiet=as_json) as advance:
+        seen = 0.0
+
+        def tell(fraction: float) -> None:
+            nonlocal seen
+            advance(max(0.0, fraction * n - seen))
+            seen = max(seen, fraction * n)
+
+        result = draw(
+            loaded, n, schedule=schedule, solver=solver, steps=steps, seed=seed, start=start, batch_size=batch_size,
+            corrector=corrector, clock=clock, snr=snr, scale=scale, device=device, trace=int(trace), progress=tell,
+            schedule_options=parse_options(option),
+        )  # fmt: skip
+    if out is not None:
+        write_run(out, result, batch_size, model, sdf)
+    summary = result.summary()
+    if as_json:
+        typer.echo(json.dumps(summary))
+    else:
+        print_summary(summary, out)
+
+
+def parse_options(pairs: list[str]) -> dict[str, Any]:
+    """`key=value` pairs; values are JSON where they parse as such, else text."""
+    from isostep.errors import InputError
+
+    options = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set takes key=value, got {pair!r}")
+        try:
+            options[key] = json.loads(value)
+        except json.JSONDecodeError:
+            options[key] = value
+    return options
+
+
+def print_summary(summary: dict[str, Any], out: Path | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{summary['model']}: {summary['graphs']} graphs", show_header=False, title_justify="left")
+    for key, value in summary.items():
+        if key not in ("model", "graphs"):
+            table.add_row(key.replace("_", " "), f"{value:.4g}" if isinstance(value, float) else str(value))
+    console = Console()
+    console.print(table)
+    if summary["coupled"]:
+        console.print(
+            "Graphs of a batch share one clock here: a graph depends on its batch mates (--clock graph frees it)."
+        )
+    if out is not None:
+        console.print(f"written to {out}")

@@ -1,0 +1,55 @@
+"""Our own format: a folder with `model.json` (the card) and `model.safetensors` (the weights, tied by sha256)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from isostep.errors import InputError
+from isostep.files import read_json, replacing, sha256, write_json
+from isostep.model.info import ModelInfo
+from isostep.model.model import Model
+from isostep.network import assemble
+
+CARD, WEIGHTS = "model.json", "model.safetensors"
+
+
+def save_model(folder: str | Path, info: ModelInfo, weights: Mapping[str, Tensor]) -> ModelInfo:
+    """Write both files, the card last: a folder with a card is complete. Returns the card with its checksum."""
+    from safetensors.torch import save_file
+
+    folder = Path(folder)
+    with replacing(folder / WEIGHTS) as temporary:
+        save_file({name: value.contiguous() for name, value in weights.items()}, str(temporary))
+    info = info.model_copy(update={"sha256": sha256(folder / WEIGHTS)})
+    write_json(folder / CARD, json.loads(info.model_dump_json()))
+    return info
+
+
+def read_card(folder: str | Path) -> ModelInfo:
+    path = Path(folder) / CARD
+    return ModelInfo.parse(read_json(path, limit=16 * 2**20), str(path))
+
+
+def load_folder(folder: str | Path) -> Model:
+    """Read a model folder; weights that do not match the card's checksum are refused."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    folder = Path(folder)
+    info = read_card(folder)
+    path = folder / WEIGHTS
+    try:
+        found = sha256(path)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}; the model folder is incomplete") from error
+    if info.sha256 != found:
+        raise InputError(f"{path} has sha256 {found[:12]}..., its card says {str(info.sha256)[:12]}...; copy it again")
+    try:
+        weights = load_file(str(path))
+    except (SafetensorError, ValueError) as error:
+        raise InputError(f"{path} is not a safetensors file: {error}") from error
+    return Model(info, assemble(info.family, info.network, weights))

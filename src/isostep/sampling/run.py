@@ -1,0 +1,251 @@
+"""Sampling many graphs: batches of consecutive indices through the loop, decoded, with an account of the work.
+
+A graph is (model, settings, seed, index). With `clock="graph"` that is all it depends on; with `clock="batch"` the
+batch, hence `batch_size`, belongs to it too, and batches are cut at multiples of `batch_size`, so a repeated or
+resumed run meets the same batches.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from isostep.errors import InputError, require
+from isostep.graph import Graph
+from isostep.model.model import Model
+from isostep.model.zoo import load_model
+from isostep.molecule import Decoded
+from isostep.noise import Noise, PhiloxNoise
+from isostep.sampler import SamplerSettings, resolve
+from isostep.sampling.loop import integrate
+from isostep.sampling.solution import Solution, Status
+from isostep.state import GraphState
+
+if TYPE_CHECKING:
+    import networkx
+    import pandas
+    from rdkit.Chem import Mol
+
+DEFAULT_BATCH = 256
+
+
+@dataclass(frozen=True, eq=False)
+class SampleResult:
+    """Generated graphs in index order, and how they were made."""
+
+    model: Model
+    settings: SamplerSettings
+    seed: int
+    solution: Solution
+    items: list[Graph] | list[Decoded]
+    seconds: float
+    batch_calls: int
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __repr__(self) -> str:
+        done = self.solution.counts()["done"]
+        return f"SampleResult({self.model.info.name}: {done} of {len(self)} graphs, {self.batch_calls} network calls)"
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """Generic graphs (for molecules: `molecules`)."""
+        if self.model.info.kind != "graph":
+            raise InputError(f"{self.model.info.name} makes molecules: use .molecules, .smiles or .to_networkx()")
+        return self.items  # type: ignore[return-value]
+
+    @property
+    def molecules(self) -> list[Decoded]:
+        if self.model.info.kind != "molecule":
+            raise InputError(f"{self.model.info.name} makes generic graphs: use .graphs or .to_networkx()")
+        return self.items  # type: ignore[return-value]
+
+    @property
+    def smiles(self) -> list[str]:
+        return [molecule.smiles for molecule in self.molecules]
+
+    @property
+    def tensors(self) -> GraphState:
+        """The denoised output before decoding."""
+        return self.solution.mean
+
+    def to_networkx(self) -> list[networkx.Graph]:
+        if self.model.info.kind == "graph":
+            return [graph.to_networkx() for graph in self.graphs]
+        return [_molecule_networkx(mol) for mol in self.to_rdkit()]
+
+    def to_rdkit(self) -> list[Mol | None]:
+        """RDKit molecules of the corrected SMILES; None where nothing was left."""
+        from rdkit import Chem
+
+        return [Chem.MolFromSmiles(smiles) if smiles else None for smiles in self.smiles]
+
+    def to_pyg(self) -> list[Any]:
+        """torch_geometric `Data` with `edge_index` (both directions) and `num_nodes`; molecules also have `smiles`."""
+        data = require("torch_geometric.data", "pyg", "to_pyg()")
+        out = []
+        for k, graph in enumerate(self.to_networkx()):
+            pairs = torch.tensor(list(graph.edges), dtype=torch.int64).view(-1, 2)
+            both = torch.cat([pairs, pairs.flip(1)]).T.contiguous()
+            extra = {"smiles": self.smiles[k]} if self.model.info.kind == "molecule" else {}
+            out.append(data.Data(edge_index=both, num_nodes=graph.number_of_nodes(), **extra))
+        return out
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per graph: index, status, steps, calls, and nodes and edges or SMILES and validity."""
+        return require("pandas", "pandas", "to_pandas()").DataFrame(self.records())
+
+    def records(self) -> list[dict[str, Any]]:
+        s = self.solution
+        rows = zip(s.index.tolist(), s.status.tolist(), s.steps.tolist(), s.calls.tolist(), self.items, strict=True)
+        out = []
+        for index, status, steps, calls, item in rows:
+            row = {"index": index, "status": Status(status).name.lower(), "steps": steps, "calls": calls}
+            if isinstance(item, Graph):
+                row |= {"nodes": item.n, "edges": len(item.edges)}
+            else:
+                row |= {"smiles": item.smiles, "valid": item.valid}
+            out.append(row)
+        return out
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers of the summary table, ready for JSON."""
+        s, info = self.solution, self.model.info
+        out = {
+            "model": info.name,
+            "graphs": len(self),
+            **s.counts(),
+            "schedule": self.settings.schedule,
+            "solver": self.settings.solver,
+            "corrector": self.settings.corrector,
+            "clock": self.settings.clock,
+            "coupled": self.settings.couples_graphs,
+            "seed": self.seed,
+            "steps_mean": float(s.steps.double().mean()),
+            "calls_mean": float(s.calls.double().mean()),
+            "batch_calls": self.batch_calls,
+            "seconds": self.seconds,
+        }
+        if info.kind == "molecule":
+            out["valid"] = sum(m.valid for m in self.molecules) / max(1, len(self))
+        return out
+
+
+def sample(
+    model: str | Model,
+    n: int = 100,
+    *,
+    schedule: str | None = None,
+    solver: str | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    start: int = 0,
+    batch_size: int = DEFAULT_BATCH,
+    corrector: str | None = None,
+    clock: str | None = None,
+    weights: str | None = None,
+    device: str = "cpu",
+    trace: int = 0,
+    snapshots: tuple[float, ...] = (),
+    noise: Noise | None = None,
+    progress: Callable[[float], None] | None = None,
+    settings: SamplerSettings | None = None,
+    **chosen: Any,
+) -> SampleResult:
+    """Generate graphs `start` .. `start + n - 1` of a model.
+
+    What is not given comes from the model's preset. Further settings: `snr`, `scale`, `schedule_options`,
+    `solver_options`, `max_steps`. The same seed and index give the same graph, whatever `n`, `start` and, with
+    `clock="graph"`, `batch_size`.
+    """
+    loaded = load_model(model, weights, device)
+    if settings is None:
+        settings = resolve(
+            loaded.info.sampler,
+            schedule=schedule,
+            solver=solver,
+            steps=steps,
+            corrector=corrector,
+            clock=clock,
+            **chosen,
+        )
+    parts, items, began = [], [], time.perf_counter()
+    for done, rows in _batches(start, n, batch_size):
+        part = sample_batch(
+            loaded, settings, rows, seed, trace=trace, snapshots=snapshots, noise=noise,
+            progress=None if progress is None else lambda f, d=done, r=rows: progress((d + f * len(r)) / n),
+        )  # fmt: skip
+        parts.append(part)
+        items.extend(loaded.decode(part.mean))
+    solution = join(parts)
+    seconds = time.perf_counter() - began
+    return SampleResult(loaded, settings, seed, solution, items, seconds, sum(p.batch_calls for p in parts))
+
+
+def sample_batch(
+    model: Model,
+    settings: SamplerSettings,
+    index: Tensor,
+    seed: int,
+    *,
+    noise: Noise | None = None,
+    **options: Any,
+) -> Solution:
+    """Integrate the graphs `index` as one batch. `options` go to the loop."""
+    return integrate(
+        model,
+        model.prior(index, seed),
+        settings.controller(),
+        settings.make_solver(),
+        PhiloxNoise(seed) if noise is None else noise,
+        index,
+        max_steps=settings.max_steps,
+        **options,
+    )
+
+
+def join(parts: list[Solution]) -> Solution:
+    """Several batches as one solution; a trace is kept only when there is one batch, since clocks differ between them."""
+    if len(parts) == 1:
+        return parts[0]
+    times = parts[0].snapshots or {}
+    return Solution(
+        state=GraphState.cat([p.state for p in parts]),
+        mean=GraphState.cat([p.mean for p in parts]),
+        index=torch.cat([p.index for p in parts]),
+        t=torch.cat([p.t for p in parts]),
+        steps=torch.cat([p.steps for p in parts]),
+        calls=torch.cat([p.calls for p in parts]),
+        status=torch.cat([p.status for p in parts]),
+        batch_calls=sum(p.batch_calls for p in parts),
+        trace=parts[0].trace,
+        snapshots={t: GraphState.cat([p.snapshots[t] for p in parts if p.snapshots]) for t in times} or None,
+    )
+
+
+def _batches(start: int, n: int, size: int) -> Iterator[tuple[int, Tensor]]:
+    """(graphs before, indices) of each batch, cut at multiples of the batch size."""
+    if n < 1 or start < 0 or size < 1:
+        raise InputError(f"n and batch_size must be at least 1 and start at least 0, got {n}, {size}, {start}")
+    first = start
+    while first < start + n:
+        last = min((first // size + 1) * size, start + n)
+        yield first - start, torch.arange(first, last)
+        first = last
+
+
+def _molecule_networkx(mol: Mol | None) -> networkx.Graph:
+    import networkx
+
+    graph = networkx.Graph()
+    if mol is not None:
+        graph.add_nodes_from((a.GetIdx(), {"element": a.GetSymbol()}) for a in mol.GetAtoms())
+        bonds = ((b.GetBeginAtomIdx(), b.GetEndAtomIdx(), {"order": b.GetBondTypeAsDouble()}) for b in mol.GetBonds())
+        graph.add_edges_from(bonds)
+    return graph
