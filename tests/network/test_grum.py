@@ -137,6 +137,11 @@ def test_all_padding_of_all_graphs_has_one_node_value_and_one_pair_value_in_ever
             assert (real - rows[0]).abs().amax(dim=-1).min() > 1e-3
 
 
+@torch.no_grad()
+def test_a_single_node_has_no_spread_and_a_finite_prediction() -> None:
+    assert all(output.isfinite().all() for output in random_network(MOLECULES)(*batch(sizes=(1,), nodes=1)))
+
+
 def test_dropout_acts_in_training_only() -> None:
     network = random_network(MOLECULES)
     inputs = batch()

@@ -147,7 +147,7 @@ class Pooling(nn.Module):
         """rows (B, R, width) -> (B, out)."""
         mean = rows.mean(dim=1)
         # The norm of the centred rows: as exact as torch.std, three times as fast, and its gradient at 0 is 0.
-        std = (rows - mean.unsqueeze(1)).norm(dim=1) / math.sqrt(rows.shape[1] - 1)
+        std = (rows - mean.unsqueeze(1)).norm(dim=1) / math.sqrt(max(rows.shape[1] - 1, 1))
         return self.lin(torch.cat((mean, rows.amin(dim=1), rows.amax(dim=1), std), dim=-1))
 
 
