@@ -85,15 +85,21 @@ def evaluate_metric(
             f"resamples must be >= 0 and confidence inside (0, 1), got resamples={resamples}, confidence={confidence}"
         )
     measure = metric.prepare(generated, reference)
-    value = float(measure(np.full(n, 1 / n)))
+    least, most = bounds = getattr(metric, "bounds", (-np.inf, np.inf))
+
+    def bounded(weights: np.ndarray) -> float:
+        return float(np.clip(measure(weights), least, most))  # rounding may lead out of the range
+
+    value = bounded(np.full(n, 1 / n))
     if not np.isfinite(value):
         raise InputError(f"{metric.name} is {value} on {n} items; check the generated items and the reference")
     low, high = None, None
     if resamples and n > 1:
         counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples)
-        draws = np.array([measure(row / n) for row in counts])
-        low, high = interval(value, draws, n, confidence, getattr(metric, "bounds", (-np.inf, np.inf)))
-    floor = metric.floor(reference, n) if hasattr(metric, "floor") else None  # type: ignore[attr-defined]
+        draws = np.array([bounded(row / n) for row in counts])
+        if np.isfinite(draws).all():  # no interval rather than one of the resamples that happen to be defined
+            low, high = interval(value, draws, n, confidence, bounds)
+    floor = getattr(metric, "floor", lambda reference, n: None)(reference, n)
     return Value(value, low, high, n, floor, dict(getattr(measure, "details", {})))
 
 

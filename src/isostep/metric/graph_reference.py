@@ -23,6 +23,7 @@ from isostep.metric.graph_statistics import STATISTICS, Statistic, describe
 VERSION = 1
 Split = Literal["test", "train"]
 SPLITS: tuple[Split, ...] = ("test", "train")
+Tables = dict[tuple[Split, Statistic], np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class GraphReference:
 
     test: tuple[Graph, ...]
     train: tuple[Graph, ...] = ()
-    _tables: dict[tuple[Split, Statistic], np.ndarray] = field(default_factory=dict)
+    _tables: Tables = field(default_factory=dict)
 
     @staticmethod
     def fit(test: Sequence[Graph], train: Sequence[Graph] | None = None) -> GraphReference:
@@ -68,7 +69,7 @@ class GraphReference:
                 if int(arrays["version"]) != VERSION:
                     raise InputError(f"{path} has version {int(arrays['version'])}, expected {VERSION}; fit it again")
                 test, train = (_unpack(arrays, split) for split in SPLITS)
-                tables = {(split, name): arrays[f"{split}/{name}"] for split in SPLITS for name in STATISTICS}
+                tables: Tables = {(split, name): arrays[f"{split}/{name}"] for split in SPLITS for name in STATISTICS}
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror or error}; check the path") from error
         except (KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
