@@ -57,7 +57,7 @@ class SamplerPreset(_Frozen):
 
 
 class SamplerSettings(_Frozen):
-    """Everything that decides a graph besides the model, the seed and the index (and, with `clock="batch"`, its batch)."""
+    """Everything that decides a graph besides model, seed and index (and, with `clock="batch"`, its batch)."""
 
     schedule: str = "uniform"
     steps: int = Field(1000, ge=1, le=10_000_000)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from isostep.control.arclength import arclength
 from isostep.control.base import Controller
 from isostep.control.dvs import Dvs
+from isostep.control.error import ErrorControl, error_control
 from isostep.control.grid import Grid, cosine, gdss, karras, power, quadratic, uniform
 from isostep.errors import InputError
 
@@ -41,6 +43,8 @@ SCHEDULES: dict[str, Callable[..., Controller]] = {
     "gdss": gdss,
     "times": times,
     "dvs": dvs,
+    "arclength": arclength,
+    "error": error_control,
 }
 
 
@@ -68,7 +72,10 @@ def make(registry: Mapping[str, Callable], what: str, name: str, *args: Any, opt
 
 
 def option_names(entry: Callable, skip: int = 0) -> set[str]:
-    """Names of the options an entry takes; for a wrapper around `Dvs`, those of its settings."""
-    entry = Dvs if entry is dvs else entry
-    names = [p.name for p in inspect.signature(entry).parameters.values() if p.kind != p.VAR_KEYWORD]
-    return set(names if entry is Dvs else names[skip:]) - {"dt_base" if entry is Dvs else ""}
+    """Names of the options an entry takes; a wrapper around a settings class takes that class's."""
+    if entry in _WRAPPED:
+        return set(inspect.signature(_WRAPPED[entry]).parameters) - {"dt_base", "dt_first"}
+    return set(list(inspect.signature(entry).parameters)[skip:])
+
+
+_WRAPPED: dict[Callable, type] = {dvs: Dvs, error_control: ErrorControl}

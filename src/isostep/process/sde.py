@@ -77,7 +77,7 @@ class ProcessSde:
 
 @dataclass(frozen=True)
 class FlowSde:
-    """The probability-flow ODE of a score model: half the score drift, no noise."""
+    """The probability-flow ODE of a score model: half the score drift. `diffusion` stays that of the SDE it belongs to."""
 
     sde: ProcessSde
     singular_end: bool = False
@@ -105,7 +105,7 @@ class FlowSde:
             process = self.processes[name]
             assert isinstance(process, ScoreSde)
             drift[name] = process.flow_drift(state[name], there.estimate[name], t)
-        return Evaluation(drift, {n: torch.zeros_like(g) for n, g in there.diffusion.items()}, there.estimate)
+        return Evaluation(drift, there.diffusion, there.estimate)
 
 
 class DriftSde:

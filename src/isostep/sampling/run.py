@@ -211,7 +211,7 @@ def sample_batch(
 
 
 def join(parts: list[Solution]) -> Solution:
-    """Several batches as one solution; a trace is kept only when there is one batch, since clocks differ between them."""
+    """Several batches as one solution; the trace is that of the first batch, since clocks differ between batches."""
     if len(parts) == 1:
         return parts[0]
     times = parts[0].snapshots or {}

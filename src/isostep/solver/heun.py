@@ -7,12 +7,15 @@ step.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from isostep.errors import InputError
+from isostep.geometry import squared_norm
 from isostep.process.sde import Evaluation, Sde
 from isostep.solver.base import Advance, NoiseSource, OneStep, Span, add_noise
 from isostep.state import GraphState, expand
@@ -21,12 +24,15 @@ from isostep.state import GraphState, expand
 @dataclass(frozen=True)
 class Heun(OneStep):
     predictor: Literal["mean", "noisy"] = "mean"
+    tolerance: float | None = None  # report Euler's error in these units, for error control
     order: float = 1.0
     calls_per_step: int = 2
 
     def __post_init__(self) -> None:
         if self.predictor not in ("mean", "noisy"):
             raise InputError(f"Heun's predictor must be 'mean' or 'noisy', got {self.predictor!r}")
+        if self.tolerance is not None and not self.tolerance > 0:
+            raise InputError(f"Heun's tolerance must be positive, got {self.tolerance}")
 
     def advance(
         self, sde: Sde, state: GraphState, here: Evaluation, span: Span, source: NoiseSource, memory: Any
@@ -35,7 +41,16 @@ class Heun(OneStep):
         half = {n: (here.drift[n] + there_drift[n]) / 2 for n in mean}
         mean = {n: x + half[n] * expand(span.dt, x) for n, x in state.components.items()}
         scale = {n: g * span.dt.sqrt() for n, g in here.diffusion.items()}
-        return Advance(add_noise(state, mean, scale, source.normal(state, span.t0, span.t1)), mean)
+        new = add_noise(state, mean, scale, source.normal(state, span.t0, span.t1))
+        return Advance(new, mean, error=self._error(state, here.drift, there_drift, span))
+
+    def _error(self, state: GraphState, f1: Mapping[str, Tensor], f2: Mapping[str, Tensor], span: Span) -> Tensor | None:
+        """(B,) rms over all entries of (f2 - f1) dt / 2, in units of the tolerance."""
+        if self.tolerance is None:
+            return None
+        squares = sum(squared_norm(f2[n] - f1[n]).to(span.dt.dtype) for n in f1)
+        stored = sum(state.free_entries(n) * (2 if state.kinds[n] == "edge" else 1) for n in f1)
+        return (squares / stored).sqrt() * span.dt / (2 * self.tolerance)
 
 
 def heun_slopes(predictor: str, sde: Sde, state: GraphState, here: Evaluation, span: Span, source: NoiseSource):

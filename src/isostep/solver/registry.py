@@ -10,6 +10,7 @@ from isostep.control.registry import make
 from isostep.solver.base import Solver
 from isostep.solver.euler import Euler
 from isostep.solver.exponential import Exponential
+from isostep.solver.flow import ProbabilityFlow
 from isostep.solver.heun import Heun
 from isostep.solver.langevin import Corrected, Langevin
 from isostep.solver.reverse import ReverseDiffusion
@@ -19,10 +20,13 @@ SOLVERS: dict[str, Callable[..., Solver]] = {
     "euler": Euler,
     "heun": Heun,
     "heun-noisy": partial(Heun, predictor="noisy"),
+    "heun-error": partial(Heun, predictor="noisy", tolerance=0.02),
     "exponential": Exponential,
     "exponential-2": partial(Exponential, order=2),
     "reverse": ReverseDiffusion,
     "s4": S4,
+    "flow-euler": lambda: ProbabilityFlow(Euler()),
+    "flow-heun": lambda: ProbabilityFlow(Heun()),
 }
 
 

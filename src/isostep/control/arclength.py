@@ -1,0 +1,109 @@
+"""Equal arc length with exactly N steps: measure once on a pilot, then sample on a static grid.
+
+V is driven by noise, so it grows with the step before it: E||df||^2 = g^2 tr(J^T J) dt + O(dt^2). The rate that does not
+depend on the grid is
+
+    j_c(t) = V_c / dt_previous
+
+and ds2 = V dt is the same for every step when dt is proportional to j^(-1/2). So integrate rho = (sum_c j_c)^(1/2) over t
+and cut the curve into N equal parts. No feedback, no host synchronisation, no coupling of graphs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from isostep.control.grid import Grid
+from isostep.errors import InputError
+from isostep.sampling.solution import Trace
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """The information rate along a pilot run: j_c at times t in [0, 1], and what it cost."""
+
+    t: tuple[float, ...]
+    rate: dict[str, tuple[float, ...]]
+    graphs: int
+    calls: int
+
+    @staticmethod
+    def from_trace(trace: Trace, t_end: float, graphs: int, calls: int) -> Pilot:
+        """From the trace of a batch on one clock."""
+        t, dt = trace["t"].double().numpy() / t_end, trace["dt"].double().numpy()
+        names = [name[2:] for name in trace.columns if name.startswith("V_") and not name.startswith("V_g_")]
+        rate = {n: tuple((trace[f"V_{n}"].double().numpy()[1:] / dt[:-1]).tolist()) for n in names}
+        # df between steps k-1 and k speaks of the time between them.
+        return Pilot(tuple(((t[1:] + t[:-1]) / 2).tolist()), rate, graphs, calls)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"t": self.t, "rate": self.rate, "graphs": self.graphs, "calls": self.calls}
+
+    @staticmethod
+    def from_dict(record: Any) -> Pilot:
+        try:
+            t = tuple(float(x) for x in record["t"])
+            rate = {str(n): tuple(float(x) for x in v) for n, v in record["rate"].items()}
+            pilot = Pilot(t, rate, int(record["graphs"]), int(record["calls"]))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"not a calibration: {error}; delete the file and calibrate again") from error
+        lengths = {len(t), *(len(v) for v in rate.values())}
+        if not rate or len(lengths) != 1 or len(t) < 2 or not np.isfinite([*t, *sum(rate.values(), ())]).all():
+            raise InputError("not a calibration: times and rates do not match; delete the file and calibrate again")
+        return pilot
+
+
+@dataclass(frozen=True)
+class Density:
+    """How the rate becomes a density of steps: rho = j^power, over the components' sum, their largest, or one of them.
+
+    `smooth` is the width in t of a moving average over the pilot; `floor` keeps rho above this share of its mean, so that
+    no stretch of time is left without steps.
+    """
+
+    power: float = 0.5
+    combine: str = "sum"
+    smooth: float = 0.03
+    floor: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not (0 < self.power <= 2 and 0 <= self.smooth < 1 and 0 <= self.floor < 1):
+            raise InputError(f"need 0 < power <= 2, 0 <= smooth < 1 and 0 <= floor < 1, got {self}")
+
+    def __call__(self, pilot: Pilot) -> np.ndarray:
+        """rho at the pilot's times, mean 1."""
+        rates = {name: np.asarray(values) for name, values in pilot.rate.items()}
+        if self.combine in ("sum", "max"):
+            stacked = np.stack(list(rates.values()))
+            rate = stacked.sum(0) if self.combine == "sum" else stacked.max(0)
+        elif self.combine in rates:
+            rate = rates[self.combine]
+        else:
+            raise InputError(f"combine must be sum, max or one of {sorted(rates)}, got {self.combine!r}")
+        width = max(1, round(self.smooth * len(rate))) | 1
+        padded = np.pad(rate, width // 2, mode="edge")
+        rho = np.convolve(padded, np.ones(width) / width, mode="valid") ** self.power
+        if not rho.sum() > 0:
+            return np.ones_like(rho)
+        return np.maximum(rho / rho.mean(), self.floor)
+
+
+def equal_parts(pilot: Pilot, steps: int, density: Density | None = None) -> tuple[float, ...]:
+    """N + 1 times from 0 to 1 between which the integral of rho is the same."""
+    rho = (density or Density())(pilot)
+    t = np.concatenate([[0.0], np.asarray(pilot.t), [1.0]])
+    rho = np.concatenate([rho[:1], rho, rho[-1:]])
+    length = np.concatenate([[0.0], np.cumsum((rho[1:] + rho[:-1]) / 2 * np.diff(t))])
+    times = np.interp(np.linspace(0, length[-1], steps + 1), length, t)
+    times[0], times[-1] = 0.0, 1.0
+    return tuple(times.tolist())
+
+
+def arclength(steps: int, times: tuple[float, ...] | Literal[""] = "") -> Grid:
+    """The grid of a calibrated model; `times` is filled in by the calibration."""
+    if not times:
+        raise InputError("the arclength schedule needs a calibrated model; sample() and `isostep calibrate` provide it")
+    return Grid(tuple(times))

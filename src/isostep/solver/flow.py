@@ -1,0 +1,57 @@
+"""Probability flow: integrate the ODE with the same marginals,  dx = (f_linear + g^2 score / 2) dt,  without noise.
+
+Wraps any solver of a score model; g stays known, so that V is still measured in the metric of the SDE.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from isostep.noise import ZeroNoise
+from isostep.process.sde import Evaluation, FlowSde, ProcessSde, Sde
+from isostep.solver.base import Advance, NoiseSource, Solver, Span, need_processes
+from isostep.state import GraphState
+
+
+@dataclass(frozen=True)
+class ProbabilityFlow:
+    solver: Solver
+
+    @property
+    def order(self) -> float:
+        return self.solver.order
+
+    @property
+    def calls_per_step(self) -> int:
+        return self.solver.calls_per_step
+
+    @property
+    def couples_graphs(self) -> bool:
+        return self.solver.couples_graphs
+
+    def check(self, sde: Sde) -> None:
+        need_processes(sde, "probability-flow")
+        self.solver.check(_flow(sde))
+
+    def start(self, state: GraphState) -> Any:
+        return self.solver.start(state)
+
+    def evaluate(self, sde: Sde, state: GraphState, t: Tensor, source: NoiseSource) -> tuple[GraphState, Evaluation]:
+        return self.solver.evaluate(_flow(sde), state, t, _quiet(source))
+
+    def advance(
+        self, sde: Sde, state: GraphState, here: Evaluation, span: Span, source: NoiseSource, memory: Any
+    ) -> Advance:
+        return self.solver.advance(_flow(sde), state, here, span, _quiet(source), memory)
+
+
+def _flow(sde: Sde) -> FlowSde:
+    assert isinstance(sde, ProcessSde)
+    return FlowSde(sde)
+
+
+def _quiet(source: NoiseSource) -> NoiseSource:
+    return replace(source, noise=ZeroNoise())
