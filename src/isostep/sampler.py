@@ -73,7 +73,8 @@ class SamplerSettings(_Frozen):
     @property
     def couples_graphs(self) -> bool:
         """Whether a graph depends on its batch mates."""
-        return self.controller().couples_graphs or self.make_solver().couples_graphs
+        solver = self.make_solver()
+        return solver.couples_graphs or (self.schedule != "arclength" and self.controller().couples_graphs)
 
     def controller(self) -> Controller:
         options = dict(self.schedule_options)
@@ -105,7 +106,9 @@ def resolve(preset: SamplerPreset, **chosen: Any) -> SamplerSettings:
         settings = SamplerSettings(**{**values, "schedule_options": options, "solver": solver})
     except ValidationError as error:
         raise InputError(one_line(error, "sampler settings")) from error
-    settings.controller(), settings.make_solver()  # refuse bad names and options before any work
+    settings.make_solver()  # refuse bad names and options before any work
+    if schedule != "arclength":  # its times are measured later
+        settings.controller()
     return settings
 
 

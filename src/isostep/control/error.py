@@ -68,5 +68,3 @@ def error_control(steps: int, **options: float) -> ErrorControl:
     first = 1 / steps
     bounds = {"dt_min": min(1e-3, first), "dt_max": max(0.25, first)}
     return ErrorControl(**{"dt_first": first, **bounds, **options})
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +35,14 @@ class Model:
 
     def to(self, device: torch.device | str) -> Model:
         return Model(self.info, self.network.to(device))
+
+    def fingerprint(self) -> str:
+        """A digest of the card and the weights: what a measured property of the model is filed under."""
+        digest = hashlib.sha256(self.info.model_dump_json(exclude={"sha256", "name", "provenance"}).encode())
+        for name, value in sorted(self.network.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
 
     def sizes(self, index: Tensor, seed: int) -> Tensor:
         """(B,) node counts, drawn from the training graphs' histogram by (seed, graph index)."""

@@ -20,9 +20,10 @@ from isostep.graph import Graph
 from isostep.model.model import Model
 from isostep.model.zoo import load_model
 from isostep.molecule import Decoded
-from isostep.noise import Noise, PhiloxNoise
+from isostep.noise import Noise
 from isostep.sampler import SamplerSettings, resolve
-from isostep.sampling.loop import integrate
+from isostep.sampling.prepare import prepare
+from isostep.sampling.run_batch import sample_batch
 from isostep.sampling.solution import Solution, Status
 from isostep.state import GraphState
 
@@ -144,6 +145,7 @@ def sample(
     schedule: str | None = None,
     solver: str | None = None,
     steps: int | None = None,
+    calls: int | None = None,
     seed: int = 0,
     start: int = 0,
     batch_size: int = DEFAULT_BATCH,
@@ -160,7 +162,7 @@ def sample(
 ) -> SampleResult:
     """Generate graphs `start` .. `start + n - 1` of a model.
 
-    What is not given comes from the model's preset. Further settings: `snr`, `scale`, `schedule_options`,
+    `calls` is a budget of network calls per graph. What is not given comes from the model's preset. Further settings: `snr`, `scale`, `schedule_options`,
     `solver_options`, `max_steps`. The same seed and index give the same graph, whatever `n`, `start` and, with
     `clock="graph"`, `batch_size`.
     """
@@ -175,6 +177,7 @@ def sample(
             clock=clock,
             **chosen,
         )
+    settings = prepare(loaded, settings, calls)
     parts, items, began = [], [], time.perf_counter()
     for done, rows in _batches(start, n, batch_size):
         part = sample_batch(
@@ -186,28 +189,6 @@ def sample(
     solution = join(parts)
     seconds = time.perf_counter() - began
     return SampleResult(loaded, settings, seed, solution, items, seconds, sum(p.batch_calls for p in parts))
-
-
-def sample_batch(
-    model: Model,
-    settings: SamplerSettings,
-    index: Tensor,
-    seed: int,
-    *,
-    noise: Noise | None = None,
-    **options: Any,
-) -> Solution:
-    """Integrate the graphs `index` as one batch. `options` go to the loop."""
-    return integrate(
-        model,
-        model.prior(index, seed),
-        settings.controller(),
-        settings.make_solver(),
-        PhiloxNoise(seed) if noise is None else noise,
-        index,
-        max_steps=settings.max_steps,
-        **options,
-    )
 
 
 def join(parts: list[Solution]) -> Solution:

@@ -5,8 +5,9 @@
 First order: D is the estimate at t0. Second order, multistep: D is extrapolated to the middle of the step from this
 estimate and the previous one, at no extra call:
 
-    D' = D + (t1 - t0) / (2 (t0 - t_prev)) (D - D_prev)
+    D' = D + w (D - D_prev),   w = (t1 - t0) / (2 (t0 - t_prev)), at most 1
 
+On a Gaussian law the terminal variance then errs by O(dt^2) instead of O(dt).
 One step with D fixed equals a thousand; at the end of a bridge the step returns D itself.
 """
 
@@ -64,6 +65,7 @@ class Exponential(OneStep):
         return Advance(new, mean, memory if memory is None else Previous(clean, span.t0))
 
     def _extrapolate(self, clean: dict[str, Tensor], before: Previous, span: Span) -> dict[str, Tensor]:
-        known = before.t >= 0
-        weight = torch.where(known, (span.t1 - span.t0) / (2 * (span.t0 - before.t)), torch.zeros_like(span.t0))
+        # D - D_prev carries noise, which a step much longer than the last one must not amplify.
+        weight = ((span.t1 - span.t0) / (2 * (span.t0 - before.t))).clamp(max=1.0)
+        weight = torch.where(before.t >= 0, weight, torch.zeros_like(weight))
         return {n: d + expand(weight, d) * (d - before.clean[n]) for n, d in clean.items()}

@@ -44,7 +44,9 @@ class Heun(OneStep):
         new = add_noise(state, mean, scale, source.normal(state, span.t0, span.t1))
         return Advance(new, mean, error=self._error(state, here.drift, there_drift, span))
 
-    def _error(self, state: GraphState, f1: Mapping[str, Tensor], f2: Mapping[str, Tensor], span: Span) -> Tensor | None:
+    def _error(
+        self, state: GraphState, f1: Mapping[str, Tensor], f2: Mapping[str, Tensor], span: Span
+    ) -> Tensor | None:
         """(B,) rms over all entries of (f2 - f1) dt / 2, in units of the tolerance."""
         if self.tolerance is None:
             return None

@@ -1,0 +1,160 @@
+"""Settings that need the model itself: measure on a pilot batch, once, and keep the answer.
+
+    arclength    the information rate along a pilot run, cut into N equal parts
+    calls        a budget of network calls per graph: the step count of a grid, or DVS' kappa, by bisection
+
+A pilot is stored as a small JSON file: beside the model where it is a folder of its own, else in the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from isostep.control.arclength import Density, Pilot, equal_parts
+from isostep.dataset.cache import cache_folder
+from isostep.errors import InputError
+from isostep.files import read_json, write_json
+from isostep.model.model import Model
+from isostep.sampler import SamplerSettings
+from isostep.sampling.run_batch import sample_batch
+
+PILOT_SEED = 0x150_57E9  # pilot graphs are nobody's samples
+
+
+@dataclass(frozen=True)
+class PilotPlan:
+    """How a pilot is run."""
+
+    graphs: int = 32
+    steps: int = 200
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.graphs <= 100_000 and 10 <= self.steps <= 100_000):
+            raise InputError(f"a pilot needs 1 or more graphs and 10 or more steps, got {self.graphs}, {self.steps}")
+
+
+def measure_pilot(model: Model, settings: SamplerSettings, plan: PilotPlan | None = None) -> Pilot:
+    """The information rate along uniform steps with the settings' solver and corrector."""
+    plan = plan or PilotPlan()
+    uniform = settings.model_copy(update={"schedule": "uniform", "steps": plan.steps, "schedule_options": {}})
+    index = torch.arange(plan.graphs)
+    solution = sample_batch(model, uniform, index, PILOT_SEED, trace=1)
+    assert solution.trace is not None
+    calls = solution.batch_calls
+    return Pilot.from_trace(solution.trace, model.sde.t_end, plan.graphs, calls)
+
+
+def pilot_for(
+    model: Model,
+    settings: SamplerSettings,
+    plan: PilotPlan | None = None,
+    folder: Path | None = None,
+    fresh: bool = False,
+    tell: Callable[[str], None] | None = None,
+) -> Pilot:
+    """The stored pilot of this model, solver and corrector, or a new one, stored."""
+    plan = plan or PilotPlan()
+    path = pilot_path(model, settings, plan, folder)
+    if path.is_file() and not fresh:
+        return Pilot.from_dict(read_json(path))
+    if tell:
+        tell(f"calibrating on {plan.graphs} graphs, {plan.steps} steps")
+    pilot = measure_pilot(model, settings, plan)
+    write_json(path, {"model": model.info.name, "settings": _physics(settings), **pilot.to_dict()}, indent=None)
+    return pilot
+
+
+def pilot_path(model: Model, settings: SamplerSettings, plan: PilotPlan, folder: Path | None = None) -> Path:
+    """Named by everything the pilot depends on."""
+    key = json.dumps([model.fingerprint(), _physics(settings), plan.graphs, plan.steps], sort_keys=True)
+    name = f"pilot-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    return (folder or cache_folder() / "calibration") / name
+
+
+def _physics(settings: SamplerSettings) -> dict[str, Any]:
+    """What of the settings moves the pilot: solver and corrector, not the schedule."""
+    return settings.model_dump(include={"solver", "solver_options", "corrector", "snr", "scale"})
+
+
+def prepare(
+    model: Model,
+    settings: SamplerSettings,
+    calls: int | None = None,
+    plan: PilotPlan | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> SamplerSettings:
+    """Settings with everything measured filled in: a step count or kappa for a budget, times for arclength."""
+    if calls is not None:
+        settings = fit_budget(model, settings, calls, plan, tell)
+    if settings.schedule == "arclength" and "times" not in settings.schedule_options:
+        density = _density(settings.schedule_options)
+        pilot = pilot_for(model, settings, plan, tell=tell)
+        times = equal_parts(pilot, settings.steps, density)
+        settings = settings.model_copy(update={"schedule_options": {"times": times}})
+    return settings
+
+
+def _density(options: dict[str, Any]) -> Density:
+    try:
+        return Density(**options)
+    except TypeError as error:
+        raise InputError(f"schedule arclength takes power, combine, smooth, floor: {error}") from error
+
+
+def fit_budget(
+    model: Model,
+    settings: SamplerSettings,
+    calls: int,
+    plan: PilotPlan | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> SamplerSettings:
+    """Settings that make `calls` network calls per graph (on average, for DVS with a clock per graph)."""
+    per_step = settings.make_solver().calls_per_step
+    steps = calls // per_step
+    if steps < 1:
+        raise InputError(f"{calls} calls are less than one step of this solver, which takes {per_step}")
+    settings = settings.model_copy(update={"steps": steps})
+    if settings.schedule != "dvs":
+        return settings
+    key = json.dumps([model.fingerprint(), settings.model_dump(mode="json"), calls], sort_keys=True)
+    path = cache_folder() / "calibration" / f"kappa-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    if path.is_file():
+        kappa = float(read_json(path)["kappa"])
+    else:
+        if tell:
+            tell(f"searching kappa for {calls} calls")
+        kappa = _search_kappa(model, settings, steps, plan or PilotPlan())
+        write_json(path, {"model": model.info.name, "calls": calls, "kappa": kappa})
+    return _with_kappa(settings, kappa)
+
+
+def _with_kappa(settings: SamplerSettings, kappa: float) -> SamplerSettings:
+    return settings.model_copy(update={"schedule_options": {**settings.schedule_options, "kappa": kappa}})
+
+
+def _search_kappa(model: Model, settings: SamplerSettings, steps: int, plan: PilotPlan) -> float:
+    """Bisection in log kappa: more kappa, longer steps, fewer of them. Ends at the kappa closest to the budget."""
+    index = torch.arange(plan.graphs)
+
+    def taken(log_kappa: float) -> float:
+        solution = sample_batch(model, _with_kappa(settings, math.exp(log_kappa)), index, PILOT_SEED)
+        return float(solution.steps.double().mean())
+
+    low, high = math.log(1e-6), math.log(1e12)
+    best = (math.inf, 0.0)
+    for _ in range(24):
+        middle = (low + high) / 2
+        count = taken(middle)
+        best = min(best, (abs(count - steps), middle))
+        if abs(count - steps) <= max(0.5, 0.005 * steps):
+            break
+        low, high = (middle, high) if count > steps else (low, middle)
+    return math.exp(best[1])
