@@ -341,8 +341,8 @@ def _check(sde, state, controller, solver, noise, index, max_steps, trace, snaps
             raise InputError(f"expected an object of isostep.{home}, got {value!r}")
     if not state.batch:
         raise InputError("the batch is empty; give at least one graph")
-    if controller.needs_variation and isinstance(sde, FlowSde):
-        raise InputError("this schedule divides by the noise g, and the probability-flow ODE has none: use a grid")
+    if isinstance(sde, FlowSde):
+        raise InputError("a probability flow is a way to step: give the model itself, and ProbabilityFlow(solver)")
     if sde.processes and sde.processes.keys() != state.components.keys():
         raise InputError(f"the model has components {sorted(sde.processes)}, the state {sorted(state.components)}")
     if index is not None and (index.shape != (state.batch,) or index.is_floating_point()):

@@ -1,6 +1,6 @@
 """Probability flow: integrate the ODE with the same marginals,  dx = (f_linear + g^2 score / 2) dt,  without noise.
 
-Wraps any solver of a score model; g stays known, so that V is still measured in the metric of the SDE.
+Wraps a solver that steps by the drift alone; g stays known, so that V is still measured in the metric of the SDE.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from typing import Any
 
 from torch import Tensor
 
+from isostep.errors import InputError
 from isostep.noise import ZeroNoise
+from isostep.process.score_sde import ScoreSde
 from isostep.process.sde import Evaluation, FlowSde, ProcessSde, Sde
 from isostep.solver.base import Advance, NoiseSource, Solver, Span, need_processes
+from isostep.solver.euler import Euler
+from isostep.solver.heun import Heun
 from isostep.state import GraphState
 
 
@@ -33,8 +37,9 @@ class ProbabilityFlow:
         return self.solver.couples_graphs
 
     def check(self, sde: Sde) -> None:
-        need_processes(sde, "probability-flow")
-        self.solver.check(_flow(sde))
+        if not isinstance(self.solver, Euler | Heun):
+            raise InputError(f"the probability flow is stepped by Euler or Heun, not by {type(self.solver).__name__}")
+        need_processes(sde, "probability-flow", ScoreSde)
 
     def start(self, state: GraphState) -> Any:
         return self.solver.start(state)
