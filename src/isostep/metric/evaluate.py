@@ -7,16 +7,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from isostep.errors import InputError
+from isostep.graph import Graph
 from isostep.metric.base import Metric, Value, evaluate_metric
 from isostep.metric.graph_reference import GraphReference
+from isostep.metric.graph_summary import GraphSummary
 from isostep.metric.items import Items, Kind, Skipped, gather
 from isostep.metric.mmd import GraphMMD, Kernel
 from isostep.metric.molecules import MoleculeSet, Validity
 from isostep.metric.nspdk import GraphNspdk
 from isostep.metric.reference import MOLECULE_METRICS, MoleculeReference, Reference, Shipped, load_reference, shipped
+from isostep.metric.vun import VUN, BlockModel, Connected, Novel, Planar, Unique, Valid
 
 FALLBACK_KERNEL: Kernel = "tv"
+_VALIDITY = {"planar": Planar(), "sbm": BlockModel()}
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,8 @@ def evaluate(
         kernel = kernel or entry.kernel or FALLBACK_KERNEL
     known = _graph_metrics(kernel, entry) if items.kind == "graph" else _molecule_metrics(items)
     chosen = _choose(known, metrics)
+    if isinstance(fitted, GraphSummary):
+        fitted = fitted.among(items.graphs)
     molecules = MoleculeSet(items.smiles, workers)
     values, undefined = {}, {}
     for key, metric in chosen.items():
@@ -123,8 +131,24 @@ def _molecule_metrics(items: Items) -> dict[str, Metric]:
 def _graph_metrics(kernel: Kernel | None, entry: Shipped) -> dict[str, Metric]:
     assert kernel is not None
     metrics: list[Any] = [GraphMMD(name, kernel) for name in ("degree", "clustering", "orbit", "spectral")]
-    metrics.append(GraphNspdk())
+    metrics += [GraphNspdk(), Connected(), Unique(), Novel()]
+    if rule := _VALIDITY.get(entry.valid or ""):
+        validity = JudgedOnce(rule)
+        metrics += [Valid(validity), VUN(validity)]
     return {metric.name: metric for metric in metrics}
+
+
+class JudgedOnce:
+    """A rule of validity whose verdicts on one set serve both `valid` and `vun`: block inference takes its time."""
+
+    def __init__(self, rule: Planar | BlockModel) -> None:
+        self.rule, self.definition, self.equals = rule, rule.definition, rule.equals
+        self.verdicts: dict[int, tuple[np.ndarray, dict[str, Any]]] = {}
+
+    def judge(self, graphs: Sequence[Graph]) -> tuple[np.ndarray, dict[str, Any]]:
+        if id(graphs) not in self.verdicts:
+            self.verdicts[id(graphs)] = self.rule.judge(graphs)
+        return self.verdicts[id(graphs)]
 
 
 def _choose(known: Mapping[str, Metric], wanted: Iterable[str] | None) -> dict[str, Metric]:

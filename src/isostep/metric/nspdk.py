@@ -12,6 +12,7 @@ The hash is CPython's tuple hash of integers, done here on whole arrays, so that
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
@@ -64,8 +65,7 @@ class GraphNspdk:
         if not kept.any():
             raise InputError(f"nspdk: none of the {len(generated)} generated graphs has a node; nothing to compare")
         rows = features(LabelledGraph.plain(graph) for graph in generated if graph.n > 0)
-        theirs = features(map(LabelledGraph.plain, as_reference(reference).test))
-        measure = distance(rows, np.asarray(theirs.mean(0)).ravel())
+        measure = distance(rows, moments(as_reference(reference)).mean)
 
         def among_kept(weights: np.ndarray) -> float:
             w = weights[kept]
@@ -73,6 +73,36 @@ class GraphNspdk:
             return measure(w / w.sum() if w.any() else np.full(len(w), 1 / len(w)))
 
         return among_kept
+
+    def floor(self, reference: GraphReference | Sequence[Graph], n: int) -> float | None:
+        """Expected value of n training graphs: the kernel of a graph with itself is 1."""
+        reference = as_reference(reference)
+        if len(reference.train) < 2:
+            return None
+        mean, apart, across = moments(reference)
+        return float(1 / n + (1 - 1 / n) * apart - 2 * across + np.square(mean.astype(float)).sum())
+
+
+class Moments(NamedTuple):
+    """Mean features of the test graphs; mean kernel of two different training graphs, and of training with test."""
+
+    mean: np.ndarray
+    apart: float | np.ndarray
+    across: float | np.ndarray
+
+
+@functools.lru_cache(maxsize=4)
+def moments(reference: GraphReference) -> Moments:
+    """Computed once per reference; a reference that brings its own `nspdk` moments is believed."""
+    stored = getattr(reference, "nspdk", None)
+    if stored is not None:
+        return stored
+    test, train = (features(map(LabelledGraph.plain, graphs)) for graphs in (reference.test, reference.train))
+    mean, size = np.asarray(test.mean(0)).ravel().astype(np.float32), len(reference.train)
+    if size < 2:
+        return Moments(mean, 0.0, 0.0)
+    total = np.asarray(train.sum(0)).ravel()
+    return Moments(mean, float((total @ total - size) / (size * (size - 1))), float(total @ mean / size))
 
 
 def distance(rows: sparse.csr_matrix, mean: np.ndarray) -> Measure:

@@ -8,11 +8,8 @@ Stored as `.npz` without pickles. What comes with the package, with each set's c
 
 from __future__ import annotations
 
-import contextlib
 import json
-import zipfile
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -21,8 +18,10 @@ import numpy as np
 
 from isostep.errors import InputError
 from isostep.files import read_json, replacing
+from isostep.metric.archive import opened
 from isostep.metric.fcd import FrechetDistance
 from isostep.metric.graph_reference import GraphReference
+from isostep.metric.graph_summary import GraphSummary
 from isostep.metric.molecules import (
     Arrays,
     FragmentSimilarity,
@@ -115,7 +114,7 @@ class MoleculeReference:
     @staticmethod
     def load(path: str | Path) -> MoleculeReference:
         """Read what `save` wrote."""
-        with _archive(path) as arrays:
+        with opened(path) as arrays:
             meta = json.loads(str(arrays["molecule_reference"]))
             if meta["version"] != VERSION:
                 raise InputError(f"{path} has version {meta['version']}, expected {VERSION}; build it again")
@@ -178,9 +177,10 @@ def load_reference(source: str | Path) -> Reference:
             f"no reference {str(source)!r}: neither a file nor one of {', '.join(shipped())}; "
             "build one with `isostep reference build`"
         )
-    with _archive(path) as arrays:
-        molecules = "molecule_reference" in arrays.files
-    return MoleculeReference.load(path) if molecules else GraphReference.load(path)
+    with opened(path) as arrays:
+        kinds = {"molecule_reference": MoleculeReference, "graph_summary": GraphSummary}
+        found = next((kind for mark, kind in kinds.items() if mark in arrays.files), GraphReference)
+    return found.load(path)
 
 
 def build_reference(name: str, folder: str | Path | None = None) -> Reference:
@@ -190,22 +190,6 @@ def build_reference(name: str, folder: str | Path | None = None) -> Reference:
     data = load(name, folder)
     if not data.split("test"):
         raise InputError(f"dataset {name} has no test split; a reference needs one")
-    fit = MoleculeReference.fit if data.kind == "molecule" else GraphReference.fit
-    return fit(data.split("test"), data.split("train"))
-
-
-@contextlib.contextmanager
-def _archive(path: str | Path) -> Iterator[np.lib.npyio.NpzFile]:
-    """An `.npz` file opened without pickle; whatever is wrong with it becomes one line."""
-    try:
-        arrays = np.load(path, allow_pickle=False)
-        if not isinstance(arrays, np.lib.npyio.NpzFile):
-            raise InputError(f"{path} is not a reference file; build it with `isostep reference build`")
-        with arrays:
-            yield arrays
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}; check the path") from error
-    except (KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{path} is not a reference file: {error}; build it again") from error
+    if data.kind == "molecule":
+        return MoleculeReference.fit(data.split("test"), data.split("train"))
+    return GraphSummary.of(GraphReference.fit(data.split("test"), data.split("train")))

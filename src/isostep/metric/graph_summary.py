@@ -1,0 +1,104 @@
+"""A graph reference without its graphs: histograms, NSPDK moments and hashes are enough for every metric.
+
+Novelty then rests on the Weisfeiler-Leman colours alone. Where a graph's colours are all different (as in every planar
+and block-model benchmark graph) equal colours mean isomorphic graphs; elsewhere two graphs that only a finer test can
+tell apart count as the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from isostep.errors import InputError
+from isostep.files import replacing
+from isostep.graph import Graph
+from isostep.metric.archive import opened
+from isostep.metric.graph_reference import SPLITS, GraphReference, Split
+from isostep.metric.graph_statistics import STATISTICS
+from isostep.metric.isomorphism import colours
+from isostep.metric.nspdk import Moments, moments
+
+VERSION = 1
+
+
+class Unkept(Sequence[Graph]):
+    """Stands for `size` graphs that were not stored, except for the `known` ones; None: nothing can be shown."""
+
+    def __init__(self, size: int, known: list[Graph] | None = None) -> None:
+        self.size, self.known = size, known
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index):
+        raise InputError("the reference keeps statistics of its graphs, not the graphs; fit one from the dataset")
+
+    def __iter__(self) -> Iterator[Graph]:
+        return super().__iter__() if self.known is None else iter(self.known)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphSummary(GraphReference):
+    """`hashes[split]`: one number per graph, equal for isomorphic graphs."""
+
+    hashes: dict[Split, np.ndarray] = field(default_factory=dict)
+    nspdk: Moments | None = None
+
+    @staticmethod
+    def of(reference: GraphReference) -> GraphSummary:
+        """All that the metrics need of a reference."""
+        tables = {(split, name): reference.table(split, name) for split in SPLITS for name in STATISTICS}
+        hashes = {split: isomorphism_hashes(reference.graphs(split)) for split in SPLITS}
+        test, train = (Unkept(len(reference.graphs(split))) for split in SPLITS)
+        return GraphSummary(test, train, tables, hashes, moments(reference))  # type: ignore[arg-type]
+
+    def among(self, generated: Sequence[Graph]) -> GraphSummary:
+        """For novelty: the same reference, in which those of its graphs are at hand that occur among `generated`."""
+        hashes = isomorphism_hashes(generated)
+        test, train = (
+            Unkept(
+                len(self.graphs(split)),
+                [g for g, known in zip(generated, np.isin(hashes, self.hashes[split]), strict=True) if known],
+            )
+            for split in SPLITS
+        )
+        return replace(self, test=test, train=train)
+
+    def save(self, path: str | Path) -> None:
+        """Write an `.npz` archive, atomically."""
+        arrays: dict[str, np.ndarray] = {"graph_summary": np.array(VERSION)}
+        for split in SPLITS:
+            arrays[f"{split}/hashes"] = self.hashes[split]
+            for name in STATISTICS:
+                table = self.table(split, name)
+                whole = table.dtype.kind in "iu"
+                arrays[f"{split}/{name}"] = table.astype(np.min_scalar_type(table.max(initial=0))) if whole else table
+        if self.nspdk is not None:
+            arrays |= {f"nspdk/{key}": np.asarray(value) for key, value in self.nspdk._asdict().items()}
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+    @staticmethod
+    def load(path: str | Path) -> GraphSummary:
+        """Read what `save` wrote."""
+        with opened(path) as arrays:
+            if int(arrays["graph_summary"]) != VERSION:
+                raise InputError(
+                    f"{path} has version {int(arrays['graph_summary'])}, expected {VERSION}; build it again"
+                )
+            tables = {(split, name): arrays[f"{split}/{name}"] for split in SPLITS for name in STATISTICS}
+            hashes: dict[Split, np.ndarray] = {split: arrays[f"{split}/hashes"] for split in SPLITS}
+            nspdk = Moments(*(arrays[f"nspdk/{key}"] for key in Moments._fields))
+        test, train = (Unkept(len(hashes[split])) for split in SPLITS)
+        return GraphSummary(test, train, tables, hashes, nspdk)  # type: ignore[arg-type]
+
+
+def isomorphism_hashes(graphs: Iterable[Graph]) -> np.ndarray:
+    """64 bits of BLAKE2b of the sorted colours."""
+    digests = (hashlib.blake2b(np.sort(colours(graph)).tobytes(), digest_size=8).digest() for graph in graphs)
+    return np.fromiter((int.from_bytes(digest, "big") for digest in digests), np.uint64)
