@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from isostep.control.base import Controller, Measured, Proposal
+from isostep.control.base import Controller, Measured, Proposal, own_clocks
 from isostep.errors import InputError
 from isostep.geometry import drift_variation, noise_variation
 from isostep.noise import Noise, PhiloxNoise
@@ -104,7 +104,7 @@ class _Runner:
         self.solver: Solver = solver
         self.noise: Noise = noise
         self.max_steps: int = max_steps
-        self.recorder = _Recorder(trace, one_clock=not _own_clocks(controller)) if trace else None
+        self.recorder = _Recorder(trace, one_clock=not own_clocks(controller)) if trace else None
         self.snapshots = _Snapshots(snapshots) if snapshots else None
         self.hooks: tuple[Hook, ...] = hooks
         self.measures = controller.needs_variation or trace > 0
@@ -176,7 +176,8 @@ class _Runner:
         if self.controller.reviews:
             accepted, control = self.controller.review(proposal.memory, now, proposal, ahead.error)
             accepted = accepted & running
-        finite = _finite_rows(ahead.state.components, ahead.mean)
+        # A rejected step may overflow: it is tried again, shorter.
+        finite = _finite_rows(ahead.state.components, ahead.mean) | ~accepted
         moved = accepted & finite
         new = lane._replace(
             state=state.replace(where_rows(moved, ahead.state.components, lane.state.components)),
@@ -309,11 +310,6 @@ class _Snapshots:
 def clock_type(device: torch.device) -> torch.dtype:
     """float64, except on devices that lack it."""
     return torch.float32 if device.type == "mps" else torch.float64
-
-
-def _own_clocks(controller: Controller) -> bool:
-    """Whether graphs of one batch can be at different times."""
-    return controller.reviews or (controller.needs_variation and not controller.couples_graphs)
 
 
 def _finite_rows(*maps: Mapping[str, Tensor]) -> Tensor:
