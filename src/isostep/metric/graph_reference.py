@@ -6,6 +6,7 @@ edges of a graph as gaps between the ascending numbers i n + j, so that a benchm
 
 from __future__ import annotations
 
+import json
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ import numpy as np
 from isostep.errors import InputError
 from isostep.files import replacing
 from isostep.graph import Graph
+from isostep.metric.base import Metric, evaluate_metric
 from isostep.metric.graph_statistics import STATISTICS, Statistic, describe
 
 VERSION = 1
@@ -28,18 +30,28 @@ Tables = dict[tuple[Split, Statistic], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class GraphReference:
-    """Test and training graphs, none without nodes; `train` may be empty, then novelty and floor are not available."""
+    """Test and training graphs, none without nodes; `train` may be empty, then novelty and floor are not available.
+
+    `floors`: values of the training graphs, by the definition of the metric, where they take long or need the graphs.
+    """
 
     test: tuple[Graph, ...]
     train: tuple[Graph, ...] = ()
     _tables: Tables = field(default_factory=dict)
+    floors: dict[str, float] = field(default_factory=dict, kw_only=True)
 
     @staticmethod
-    def fit(test: Sequence[Graph], train: Sequence[Graph] | None = None) -> GraphReference:
-        """Graphs without nodes are dropped, as the generated ones are."""
+    def fit(
+        test: Sequence[Graph], train: Sequence[Graph] | None = None, metrics: Sequence[Metric] = ()
+    ) -> GraphReference:
+        """Graphs without nodes are dropped, as the generated ones are. The training graphs' values of `metrics` (shares
+        of valid, unique, connected graphs) are kept as floors; those of the MMDs follow from the statistics."""
         reference = GraphReference(nonempty(test), nonempty(train or ()))
         if not reference.test:
             raise InputError(f"the reference has no graph with nodes (of {len(test)} given); give at least one")
+        for metric in metrics if reference.train else ():
+            value = evaluate_metric(metric, reference.train, reference, resamples=0).value
+            reference.floors[metric.definition] = value
         return reference
 
     def graphs(self, split: Split) -> tuple[Graph, ...]:
@@ -54,7 +66,7 @@ class GraphReference:
 
     def save(self, path: str | Path) -> None:
         """Write graphs and all statistics to an `.npz` archive, atomically."""
-        arrays: dict[str, np.ndarray] = {"version": np.array(VERSION)}
+        arrays: dict[str, np.ndarray] = {"version": np.array(VERSION), "floors": np.array(json.dumps(self.floors))}
         for split in SPLITS:
             arrays |= {f"{split}/{key}": value for key, value in _pack(self.graphs(split)).items()}
             arrays |= {f"{split}/{name}": _smallest(self.table(split, name)) for name in STATISTICS}
@@ -67,14 +79,15 @@ class GraphReference:
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 if int(arrays["version"]) != VERSION:
-                    raise InputError(f"{path} has version {int(arrays['version'])}, expected {VERSION}; fit it again")
+                    raise ValueError(f"version {int(arrays['version'])}, expected {VERSION}")
+                floors = {str(key): float(value) for key, value in json.loads(str(arrays["floors"])).items()}
                 test, train = (_unpack(arrays, split) for split in SPLITS)
                 tables: Tables = {(split, name): arrays[f"{split}/{name}"] for split in SPLITS for name in STATISTICS}
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror or error}; check the path") from error
-        except (KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        except (KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(f"{path} is not a graph reference: {error}; fit it again") from error
-        reference = GraphReference(test, train, tables)
+        reference = GraphReference(test, train, tables, floors=floors)
         if any(len(table) != len(reference.graphs(split)) for (split, _), table in tables.items()):
             raise InputError(f"{path} has statistics for another number of graphs; fit it again")
         return reference

@@ -22,8 +22,8 @@ def _choose2(x: np.ndarray) -> np.ndarray:
 
 
 def triangles(adjacency: np.ndarray) -> np.ndarray:
-    """Triangles through each node of a 0/1 matrix (n, n) -> (n,)."""
-    return (adjacency * (adjacency @ adjacency)).sum(1) / 2
+    """Triangles through each node: 0/1 matrices (..., n, n) -> (..., n)."""
+    return (adjacency * (adjacency @ adjacency)).sum(-1) / 2
 
 
 def cliques4(adjacency: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from scipy.stats import chi2
 
 from isostep.errors import InputError
 from isostep.graph import Graph
-from isostep.metric.base import Measure
+from isostep.metric.base import Measure, Metric
 from isostep.metric.graph_reference import GraphReference, Split, as_reference
 from isostep.metric.isomorphism import Catalogue, to_rustworkx
 from isostep.metric.sbm import Inference, Partition, choose_inference, infer
@@ -146,6 +146,10 @@ class Share:
 class _ShareMetric:
     better: ClassVar[Literal["higher"]] = "higher"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def floor(self: Metric, reference: Reference, n: int) -> float | None:
+        """The training graphs' own value, if it was kept; of novelty there is none, as they are not novel."""
+        return as_reference(reference).floors.get(self.definition)
 
 
 @dataclass(frozen=True)
