@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
 
 
 def sample(
-    model: str = typer.Argument(help="Embedded name, model folder, or released .pth file."),
+    model: str = typer.Argument(help="Embedded name, model folder, released .pth file, or a fetched one's name."),
     n: int = typer.Option(100, "-n", "--number", help="How many graphs."),
     schedule: str | None = typer.Option(None, help="uniform, quadratic, power, karras, cosine, gdss, times, dvs."),
     solver: str | None = typer.Option(None, help="euler, heun, heun-noisy, exponential, exponential-2, reverse, s4."),
@@ -29,7 +29,9 @@ def sample(
     option: list[str] = typer.Option([], "--set", help="Schedule option, such as --set gamma=0.3 or --set rho=3."),
     device: str = typer.Option("cpu", help="cpu, cuda or mps."),
     weights: str | None = typer.Option(None, help="ema or raw weights of a released file."),
-    preset: Path | None = typer.Option(None, help="Preset TOML for a released file of another dataset."),
+    preset: str | None = typer.Option(
+        None, help="Packaged preset or TOML file for a released file of another dataset."
+    ),
     trace: bool = typer.Option(False, help="Record t, dt, V and ds2 of every step into trace.json."),
     sdf: bool = typer.Option(False, help="Also write molecules.sdf."),
     out: Path | None = typer.Option(None, help="Run folder to write."),
@@ -87,11 +89,12 @@ def print_summary(summary: dict[str, Any], out: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"{summary['model']}: {summary['graphs']} graphs", show_header=False, title_justify="left")
+    table = Table(show_header=False, box=None)
     for key, value in summary.items():
         if key not in ("model", "graphs"):
             table.add_row(key.replace("_", " "), f"{value:.4g}" if isinstance(value, float) else str(value))
     console = Console()
+    console.print(f"{summary['model']}: {summary['graphs']} graphs", markup=False, highlight=False)
     console.print(table)
     if summary["coupled"]:
         console.print(

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from isostep.errors import InputError
 from isostep.files import read_json, replacing, sha256, write_json
+from isostep.graph import located
 from isostep.model.info import ModelInfo
 from isostep.model.model import Model
-from isostep.network import assemble
 
 CARD, WEIGHTS = "model.json", "model.safetensors"
+MAX_CARD = 16 * 2**20
 
 
 def save_model(folder: str | Path, info: ModelInfo, weights: Mapping[str, Tensor]) -> ModelInfo:
@@ -24,6 +25,7 @@ def save_model(folder: str | Path, info: ModelInfo, weights: Mapping[str, Tensor
     folder = Path(folder)
     with replacing(folder / WEIGHTS) as temporary:
         save_file({name: value.contiguous() for name, value in weights.items()}, str(temporary))
+        (folder / CARD).unlink(missing_ok=True)  # of a model that is being replaced
     info = info.model_copy(update={"sha256": sha256(folder / WEIGHTS)})
     write_json(folder / CARD, json.loads(info.model_dump_json()))
     return info
@@ -31,7 +33,7 @@ def save_model(folder: str | Path, info: ModelInfo, weights: Mapping[str, Tensor
 
 def read_card(folder: str | Path) -> ModelInfo:
     path = Path(folder) / CARD
-    return ModelInfo.parse(read_json(path, limit=16 * 2**20), str(path))
+    return ModelInfo.parse(read_json(path, limit=MAX_CARD), str(path))
 
 
 def load_folder(folder: str | Path) -> Model:
@@ -40,6 +42,8 @@ def load_folder(folder: str | Path) -> Model:
     from safetensors.torch import load_file
 
     folder = Path(folder)
+    if not (folder / CARD).is_file():
+        raise InputError(f"{folder} is not a model folder: it has no {CARD}; `isostep import` makes one")
     info = read_card(folder)
     path = folder / WEIGHTS
     try:
@@ -50,6 +54,8 @@ def load_folder(folder: str | Path) -> Model:
         raise InputError(f"{path} has sha256 {found[:12]}..., its card says {str(info.sha256)[:12]}...; copy it again")
     try:
         weights = load_file(str(path))
-    except (SafetensorError, ValueError) as error:
-        raise InputError(f"{path} is not a safetensors file: {error}") from error
-    return Model(info, assemble(info.family, info.network, weights))
+    except (SafetensorError, ValueError, OSError) as error:
+        cause = str(error).split("\n")[0]
+        raise InputError(f"{path} is not a safetensors file: {cause}; copy it again") from error
+    with located(str(folder)):
+        return Model.of(info, weights)

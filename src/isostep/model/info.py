@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -13,6 +14,13 @@ from isostep.sampler import SamplerPreset, one_line
 
 FORMAT = 1
 MAX_NODES = 4096
+MAX_NUMBER = 1e6  # of a process setting
+PROCESS_SETTINGS = {
+    "VP": ("beta_min", "beta_max"),
+    "subVP": ("beta_min", "beta_max"),
+    "VE": ("sigma_min", "sigma_max"),
+    "bridge": ("sigma_0", "sigma_1", "drift_coeff"),
+}
 
 
 class _Frozen(BaseModel):
@@ -39,20 +47,24 @@ class ModelInfo(_Frozen):
     features: int = Field(ge=1, le=MAX_NODES)
     node_counts: tuple[tuple[int, int], ...] = Field(min_length=1, max_length=MAX_NODES)  # (nodes, how many graphs)
     atoms: tuple[str, ...] | None = None  # None: generic graphs
-    scale: float = Field(1.0, gt=0)  # A = bond order / scale
+    scale: float = Field(default=1.0, gt=0)  # A = bond order / scale
     sampler: SamplerPreset = SamplerPreset()
     weights: Literal["raw", "ema"] = "raw"
-    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
+    sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     provenance: Provenance
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelInfo:
         if set(self.process) != {"X", "A"}:
             raise ValueError(f"process must name the components X and A, got {sorted(self.process)}")
-        if any(not 1 <= n <= self.max_nodes or count < 1 for n, count in self.node_counts):
-            raise ValueError(f"node_counts must be pairs (1..{self.max_nodes} nodes, count >= 1)")
-        if self.atoms is not None and len(self.atoms) != self.features:
-            raise ValueError(f"{len(self.atoms)} atoms for {self.features} features")
+        if any(not 1 <= n <= self.max_nodes or not 1 <= count <= 2**53 for n, count in self.node_counts):
+            raise ValueError(f"node_counts must be pairs (1..{self.max_nodes} nodes, 1 or more graphs)")
+        if self.atoms is not None:
+            if len(self.atoms) != self.features:
+                raise ValueError(f"{len(self.atoms)} atoms for {self.features} features")
+            if strange := [symbol for symbol in self.atoms if symbol not in _elements()]:
+                raise ValueError(f"{strange[0][:20]!r} in atoms is not a chemical element")
+        _ = self.processes(), self.molecule  # refuse settings that nothing can be made from
         return self
 
     @property
@@ -72,22 +84,29 @@ class ModelInfo(_Frozen):
     def parse(record: Any, origin: str) -> ModelInfo:
         """Check a JSON record; `origin` is named in the error."""
         try:
-            info = ModelInfo.model_validate(record)
+            return ModelInfo.model_validate(record)
         except ValidationError as error:
             raise InputError(one_line(error, origin)) from error
-        info.processes()
-        return info
 
 
 def make_process(settings: dict[str, Any]) -> Process:
     """A process from its settings, such as {"type": "VP", "beta_min": 0.1, "beta_max": 1.0}."""
     options = dict(settings)
     kind = options.pop("type", None)
-    if kind not in PROCESSES:
-        raise InputError(f"unknown process type {kind!r}; choose one of: {', '.join(PROCESSES)}")
-    if any(isinstance(v, bool) or not isinstance(v, int | float) for v in options.values()):
-        raise InputError(f"process {kind}: settings must be numbers, got {options}")
-    try:
-        return PROCESSES[kind](**options)
-    except TypeError as error:
-        raise InputError(f"process {kind}: {error}") from error
+    if not isinstance(kind, str) or kind not in PROCESS_SETTINGS:
+        raise InputError(f"unknown process type {str(kind)[:60]!r}; choose one of: {', '.join(PROCESS_SETTINGS)}")
+    if unknown := sorted(options.keys() - set(PROCESS_SETTINGS[kind])):
+        raise InputError(f"process {kind} has no setting {unknown[0]!r}; it takes: {', '.join(PROCESS_SETTINGS[kind])}")
+    for name, value in options.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_NUMBER:
+            raise InputError(
+                f"process {kind}: {name} must be a number of at most {MAX_NUMBER:g}, got {str(value)[:60]!r}"
+            )
+    return PROCESSES[kind](**options)
+
+
+@cache
+def _elements() -> frozenset[str]:
+    from rdkit.Chem import GetPeriodicTable
+
+    return frozenset(GetPeriodicTable().GetElementSymbol(number) for number in range(1, 119))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
+from isostep.errors import InputError
 from isostep.graph import Graph
 from isostep.model.info import ModelInfo
 from isostep.molecule import Decoded, decode, decode_graphs
+from isostep.network import assemble
+from isostep.network.fast import FastNetwork
 from isostep.noise import PRIOR, SIZES, Draw, PhiloxNoise, uniform
 from isostep.process import ProcessSde
 from isostep.state import GraphState
@@ -21,12 +26,33 @@ class Model:
     info: ModelInfo
     network: nn.Module
 
+    @staticmethod
+    def of(info: ModelInfo, weights: Mapping[str, Tensor]) -> Model:
+        """Build the network that the card describes, and try it on an empty graph of two nodes."""
+        model = Model(info, assemble(info.family, info.network, weights))
+        x, a = torch.zeros(1, 2, info.features), torch.zeros(1, 2, 2)
+        try:
+            with torch.no_grad():
+                out = model.network(x, a, torch.ones(1, 2), torch.zeros(1))
+        except (RuntimeError, IndexError) as error:
+            cause = str(error).split("\n")[0]
+            raise InputError(f"the network does not take {info.features} node features: {cause}") from error
+        if [part.shape for part in out] != [x.shape, a.shape]:
+            raise InputError(f"the network returns shapes {[tuple(p.shape) for p in out]} for X {tuple(x.shape)}")
+        if not all(bool(part.isfinite().all()) for part in out):
+            raise InputError("the network returns values that are not finite; its weights are damaged")
+        return model
+
     @property
     def sde(self) -> ProcessSde:
         return ProcessSde(self._call, self.info.processes())
 
+    @cached_property
+    def _fast(self) -> FastNetwork:
+        return FastNetwork(self.network)
+
     def _call(self, state: GraphState, t: Tensor) -> dict[str, Tensor]:
-        x, a = self.network(state["X"], state["A"], state.mask, t)
+        x, a = self._fast(state["X"], state["A"], state.mask, t)
         return {"X": x, "A": a}
 
     @property
@@ -58,8 +84,8 @@ class Model:
         slots = self.info.max_nodes
         mask = torch.arange(slots)[None, :] < sizes[:, None]
         rows = len(index)
-        blank = {"X": torch.zeros(rows, slots, self.info.features), "A": torch.zeros(rows, slots, slots)}
-        state = GraphState.of(mask, **blank).to(self.device)
+        x, a = torch.zeros(rows, slots, self.info.features), torch.zeros(rows, slots, slots)
+        state = GraphState.of(mask, X=x, A=a).to(self.device)
         clock = torch.zeros(rows, dtype=torch.float64, device=self.device)
         draw = Draw(index.to(self.device), torch.zeros_like(index, device=self.device), clock, clock)
         z = PhiloxNoise(seed).normal(state, draw, PRIOR)

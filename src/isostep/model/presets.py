@@ -1,6 +1,6 @@
 """Presets: what a released file does not say about itself (decoder, node counts, the paper's sampler constants).
 
-One TOML file per (family, dataset) in `isostep/presets/sampling`.
+One TOML file per (family, dataset) in `isostep/presets/sampling`, and one more for a file that is sampled differently.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_preset(path: str | Path) -> Preset:
+    """A preset from its file."""
     try:
         return Preset.model_validate(read_toml(Path(path)))
     except ValidationError as error:
@@ -54,13 +55,11 @@ def preset_names() -> list[str]:
     return sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml"))
 
 
-def find_preset(family: str, dataset: str) -> Preset:
-    """The packaged preset of a (family, dataset) pair."""
-    name = f"{family}-{dataset}"
+def find_preset(name: str) -> Preset:
+    """A packaged preset, such as "gdss-qm9"."""
     if name not in preset_names():
         raise InputError(
-            f"no preset for {family} on {dataset!r}; there are: {', '.join(preset_names())}; "
-            "give your own with --preset FILE.toml"
+            f"no preset {name!r}; there are: {', '.join(preset_names())}; give one, or your own file, with --preset"
         )
     with resources.as_file(resources.files("isostep") / "presets" / "sampling" / f"{name}.toml") as path:
         return read_preset(path)

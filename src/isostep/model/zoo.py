@@ -1,14 +1,19 @@
-"""Which model a name means: an embedded model, a folder of ours, or a released `.pth` file."""
+"""Which model a name means: an embedded model, a folder of ours, a released `.pth` file, or a fetched one's name."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Literal
 
 from isostep.errors import InputError
 from isostep.model.convert import load_released
-from isostep.model.folder import CARD, load_folder
+from isostep.model.folder import CARD, load_folder, read_card
+from isostep.model.known import fetched, known_table, models_folder
 from isostep.model.model import Model
+from isostep.model.presets import find_preset
 
 
 def embedded_names() -> list[str]:
@@ -20,31 +25,88 @@ def embedded_names() -> list[str]:
 
 
 def load_model(
-    model: str | Path | Model, weights: str | None = None, device: str = "cpu", preset: str | Path | None = None
+    model: str | Path | Model,
+    weights: str | None = None,
+    device: str | None = None,
+    preset: str | Path | None = None,
 ) -> Model:
-    """Load a model: an embedded name, a model folder, or a released `.pth` file.
+    """Load a model: an embedded name, a model folder, a released `.pth` file, or the name of a fetched one.
 
-    `weights` ("raw" or "ema") chooses among those a released file holds; a folder holds one set.
+    `weights` ("raw" or "ema") chooses among those a released file holds; a folder holds one set. `preset` is for
+    released files: a packaged preset's name or a TOML file. `device` is the CPU, or where a loaded model already is.
     """
-    if isinstance(model, Model):
-        return model.to(check_device(device))
-    loaded = _load(str(model), weights, preset)
+    loaded = model if isinstance(model, Model) else _load(str(model), weights, preset)
     if weights is not None and loaded.info.weights != weights:
-        raise InputError(f"{model} holds {loaded.info.weights} weights, not {weights}; import the released file again")
-    return loaded.to(check_device(device))
+        name = loaded.info.name if isinstance(model, Model) else model
+        raise InputError(f"{name} holds {loaded.info.weights} weights, not {weights!r}; import the released file again")
+    return loaded if device is None else loaded.to(check_device(device))
 
 
 def _load(model: str, weights: str | None, preset: str | Path | None) -> Model:
-    if model in embedded_names():
+    path = Path(model)
+    if model in embedded_names() or path.is_dir():
+        if preset is not None:
+            raise InputError(f"--preset is for released files; the settings of {model} are in its own {CARD}")
+        if path.is_dir() and model not in embedded_names():
+            return load_folder(path)
         with resources.as_file(resources.files("isostep") / "embedded" / model) as folder:
             return load_folder(folder)
-    path = Path(model)
-    if path.is_dir():
-        return load_folder(path)
     if path.is_file():
         return load_released(path, weights, preset)
+    known = known_table()[1].get(model)
+    if known is not None:
+        if there := fetched(known):
+            return load_released(there, weights, preset)
+        raise InputError(f"{model} is not here yet: run `isostep fetch {model}` first, or name its .pth file")
     names = ", ".join(embedded_names()) or "none"
-    raise InputError(f"no model {model!r}: not an embedded name ({names}), a model folder, or a .pth file")
+    raise InputError(
+        f"no model {model!r}: not an embedded name ({names}), a model folder, a .pth file, or a fetched name "
+        f"({', '.join(known_table()[1])})"
+    )
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One line of `isostep models`. `problem` says why a model cannot be used."""
+
+    name: str
+    where: Literal["embedded", "imported", "known"]
+    dataset: str = ""
+    family: str = ""
+    weights: str = ""
+    sha256: str | None = None
+    path: str | None = None  # None: not here
+    problem: str | None = None
+
+
+def list_models(folders: Iterable[Path] = ()) -> list[Listed]:
+    """Embedded models, model folders inside `folders` and inside the cache, and known released files."""
+    with resources.as_file(resources.files("isostep") / "embedded") as embedded:
+        rows = [_listed(embedded / name, "embedded") for name in embedded_names()]
+    found = {path.parent.resolve(): path.parent for place in (*folders, models_folder()) for path in _cards(place)}
+    rows += [_listed(folder, "imported") for folder in found.values()]
+    for known in known_table()[1].values():
+        preset, there = find_preset(known.preset), fetched(known)
+        path = str(there) if there else None
+        rows.append(
+            Listed(known.name, "known", preset.dataset, preset.family, preset.sampler.weights, known.sha256, path)
+        )
+    return rows
+
+
+def _cards(place: Path) -> list[Path]:
+    """Cards of the model folders in `place`, and of `place` itself."""
+    return sorted(path for path in (*place.glob(CARD), *place.glob(f"*/{CARD}")) if path.is_file())
+
+
+def _listed(folder: Path, where: Literal["embedded", "imported"]) -> Listed:
+    """A bad card is worth a line of the list, not its end."""
+    try:
+        info = read_card(folder)
+    except InputError as error:
+        return Listed(folder.name, where, path=str(folder), problem=str(error))
+    name = folder.name if where == "embedded" else info.name
+    return Listed(name, where, info.dataset, info.family, info.weights, info.sha256, str(folder))
 
 
 def check_device(device: str) -> str:
@@ -57,4 +119,7 @@ def check_device(device: str) -> str:
         raise InputError(f"unknown device {device!r}; choose cpu, cuda or mps")
     if not available[kind]:
         raise InputError(f"device {device!r} is not available here; use --device cpu")
-    return device
+    try:
+        return str(torch.device(device))
+    except RuntimeError as error:
+        raise InputError(f"unknown device {device!r}; choose cpu, cuda or mps, such as cuda:0") from error

@@ -1,0 +1,88 @@
+"""`isostep models`, `isostep import`, `isostep fetch`: which models there are, and how to get them here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import typer
+
+JSON = typer.Option(False, "--json", help="Print JSON instead of a table.")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("models")(models)
+    app.command("import")(import_model)
+    app.command("fetch")(fetch_model)
+
+
+def models(
+    folder: Path = typer.Option(Path("."), help="Also look for model folders in here."), as_json: bool = JSON
+) -> None:
+    """List embedded models, imported model folders, and released files that `isostep fetch` can get.
+
+    Example: `isostep models --folder runs`
+    """
+    from isostep.model.zoo import list_models
+
+    rows = list_models([folder])
+    if as_json:
+        typer.echo(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "where", "family", "dataset", "weights", "sha256", "path", box=None)
+    for row in rows:
+        place = row.path or f"not here: isostep fetch {row.name}"
+        table.add_row(row.name, row.where, row.family, row.dataset, row.weights, (row.sha256 or "")[:12], place)
+    console = Console()
+    console.print(table)
+    for row in rows:
+        if row.problem:
+            console.print(f"not usable: {row.problem}", markup=False, highlight=False)
+
+
+def import_model(
+    file: Path = typer.Argument(help="A released GDSS or GruM .pth file."),
+    out: Path = typer.Option(..., help="Model folder to write."),
+    weights: str | None = typer.Option(None, help="ema or raw; default: what the preset says."),
+    preset: str | None = typer.Option(None, help="Packaged preset's name or TOML file, for a file of another dataset."),
+    half: bool = typer.Option(False, help="Store the weights in 16 bits."),
+    as_json: bool = JSON,
+) -> None:
+    """Convert a released file to a model folder: model.json and model.safetensors.
+
+    Example: `isostep import gdss_qm9.pth --out models/qm9`
+    """
+    from isostep.model.convert import import_released
+
+    info = import_released(file, out, weights, preset, half)
+    if as_json:
+        typer.echo(info.model_dump_json())
+    else:
+        typer.echo(f"{info.name} ({info.family}, {info.dataset}, {info.weights} weights) written to {out}")
+
+
+def fetch_model(
+    name: str = typer.Argument(help="A known name of `isostep models`."),
+    out: Path | None = typer.Option(None, help="Folder for the file; default: the cache, where its name is enough."),
+    url: str | None = typer.Option(None, help="Mirror to use instead; also ISOSTEP_MODELS_URL."),
+    as_json: bool = JSON,
+) -> None:
+    """Download a known released file, checked by its sha256; a broken download goes on where it stopped.
+
+    Example: `isostep fetch gdss_qm9 && isostep sample gdss_qm9 -n 100`
+    """
+    from isostep.model.fetch import fetch
+    from isostep.model.known import known_table
+    from isostep.progress import progress
+
+    known = known_table()[1].get(name)
+    with progress(f"fetching {name}", total=known.bytes if known else None, quiet=as_json) as advance:
+        path = fetch(name, out, url, advance)
+    if as_json:
+        typer.echo(json.dumps({"name": name, "path": str(path)}))
+    else:
+        typer.echo(str(path))
