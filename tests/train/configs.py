@@ -26,7 +26,9 @@ def values(family: str, **changes: Any) -> dict[str, Any]:
         "name": "tiny",
         "family": family,
         "data": {"name": "community-small", "features": "eigenvectors" if grum else "degree", "degree_classes": 4},
-        "process": {"X": {**process, **({"weight": "const"} if grum else {})}, "A": {**process, "weight": "const"}},
+        "process": {"X": {**process, "weight": "const"}, "A": {**process, "cap": 20.0}}
+        if grum
+        else dict.fromkeys("XA", process),
         family: GRUM if grum else GDSS,
         "loss": {"eps": 2e-3, "edges": 5.0},
         "optimizer": {"lr": 3e-3, "warmup_steps": 10},
@@ -48,6 +50,7 @@ def data(family: str, graphs: list[Graph], nodes: int) -> TrainData:
     return TrainData(source, source, width, nodes, counts, None, signs=settings.features == "eigenvectors")
 
 
-# A triangle with a tail: no two of its edges sets look alike.
+PATH = Graph.of(3, [(0, 1), (1, 2)])
+COMPLETE = Graph.of(4, [(i, j) for j in range(4) for i in range(j)])
 LOLLIPOP = Graph.of(6, [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (4, 5)])
 STAR = Graph.of(4, [(0, 1), (0, 2), (0, 3)])

@@ -42,7 +42,8 @@ class TrainLog:
             if points:
                 style = {"marker": "o", "linestyle": "none"} if name.startswith("val") else {"alpha": 0.7}
                 axes.plot(*zip(*points, strict=True), label=name, **style)
-        axes.legend()
+        if axes.lines:
+            axes.legend()
         with replacing(path) as temporary:
             figure.savefig(temporary, format="png", dpi=120)
 

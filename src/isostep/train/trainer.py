@@ -64,7 +64,10 @@ class Trainer:
         self.shared: nn.Module = self.network
         if team.size > 1:
             devices = [team.device] if team.device.type == "cuda" else None
-            self.shared = nn.parallel.DistributedDataParallel(self.network, device_ids=devices)
+            # GruM's last layer updates a graph state that nothing reads: its parameters get no gradient.
+            self.shared = nn.parallel.DistributedDataParallel(
+                self.network, device_ids=devices, find_unused_parameters=True
+            )
         if config.run.compile:
             _compile(self.network)
         self.done = 0
