@@ -1,0 +1,152 @@
+"""The networks at inference speed: graphs are grouped by size, padding is cut off, and each group runs the fastest
+program that can compute the network. The reference network (`GdssNetwork`, `GrumNetwork`) runs whenever none can:
+in training, with gradients, in another type than float32, for networks this module does not know.
+
+Groups minimise the work a graph of n nodes brings, n^2, plus a fixed cost per group:
+
+    sum over groups of (overhead + graphs in the group * (largest n in the group)^2)
+
+Environment: `ISOSTEP_BACKEND` = auto (default), reference, torch or numba; `ISOSTEP_PRECISION` = float32 (default),
+bfloat16 or float16.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from isostep.errors import InputError, require
+from isostep.network import fast_gdss
+
+BACKENDS = ("auto", "reference", "torch", "numba")
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class Program(Protocol):
+    """A network with its weights prepared."""
+
+    overhead: int  # of one call, in units of n^2 of one graph
+    cells: int  # most graphs * n^2 of one call: temporaries then fit a second-level cache
+    takes_mask: bool  # whether graphs of different sizes may share a call
+
+    def __call__(self, x: Tensor, adj: Tensor, mask: Tensor | None, t: Tensor, padding: int) -> tuple[Tensor, Tensor]:
+        """Outputs for x (B, n, F), adj (B, n, n), t (B,), masked; `mask` (B, n) is None where all nodes are real.
+
+        `padding` is how many padded node slots were cut off.
+        """
+        ...
+
+
+class Group(NamedTuple):
+    """Graphs that share a call: their rows, the node slots kept, and a mask if some of these are padding."""
+
+    rows: Tensor
+    nodes: int
+    mask: Tensor | None
+
+
+@dataclass(frozen=True)
+class FastSettings:
+    backend: str = "auto"
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise InputError(f"unknown network backend {self.backend!r}; choose one of: {', '.join(BACKENDS)}")
+        if self.precision not in PRECISIONS:
+            raise InputError(f"unknown precision {self.precision!r}; choose one of: {', '.join(PRECISIONS)}")
+        if self.backend == "numba":
+            require("numba", "fast", "the numba backend")
+
+    @staticmethod
+    def from_environment() -> FastSettings:
+        return FastSettings(os.environ.get("ISOSTEP_BACKEND", "auto"), os.environ.get("ISOSTEP_PRECISION", "float32"))
+
+
+class FastNetwork:
+    """`network` called the fast way; same arguments, same results up to rounding."""
+
+    def __init__(self, network: nn.Module, settings: FastSettings | None = None) -> None:
+        self.network = network
+        self.settings = FastSettings.from_environment() if settings is None else settings
+        self._program: Program | None = None
+        self._weights: list[tuple[int, int]] | None = None
+        self._plan: tuple[Tensor, list[Group] | None] | None = None
+
+    def __call__(self, x: Tensor, adj: Tensor, mask: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        """x (B, N, F), adj (B, N, N) symmetric, both zero on padding; mask (B, N); t (B,)."""
+        program = self.program(x)
+        groups = None if program is None else self._groups(mask, program)
+        if program is None or groups is None:
+            return self.network(x, adj, mask, t)
+        out_x, out_adj = torch.zeros_like(x), torch.zeros_like(adj)
+        for rows, n, real in groups:
+            part = program(x[rows, :n], adj[rows, :n, :n], real, t[rows], x.shape[1] - n)
+            out_x[rows, :n], out_adj[rows, :n, :n] = part[0].to(x.dtype), part[1].to(x.dtype)
+        return out_x, out_adj
+
+    def program(self, x: Tensor) -> Program | None:
+        """The program for inputs like `x` with the present weights; None: only the reference can do it."""
+        if torch.is_grad_enabled() or self.network.training or x.dtype != torch.float32:
+            return None
+        weights = [(p.data_ptr(), p._version) for p in self.network.parameters()]
+        if weights != self._weights:
+            self._program, self._weights = choose_program(self.network, self.settings), weights
+        return self._program
+
+    def _groups(self, mask: Tensor, program: Program) -> list[Group] | None:
+        """Made once per mask: steps of one batch share the tensor, so there is no device synchronisation per step."""
+        if self._plan is None or self._plan[0] is not mask:
+            self._plan = mask, make_groups(mask.bool(), program)
+        return self._plan[1]
+
+
+def choose_program(network: nn.Module, settings: FastSettings) -> Program | None:
+    """The fastest program that computes `network` on the device its weights are on."""
+    if settings.backend == "reference":
+        return None
+    if fast_gdss.can_fold(network):
+        return fast_gdss.fold(network, PRECISIONS[settings.precision])  # type: ignore[arg-type]
+    return None
+
+
+def make_groups(mask: Tensor, program: Program) -> list[Group] | None:
+    """Groups of graphs for `program`; None where it needs whole graphs and a mask has holes."""
+    nodes = mask.shape[1]
+    extents = (mask * torch.arange(1, nodes + 1, device=mask.device)).amax(1)  # slots up to the last real node
+    if not program.takes_mask and bool((mask.sum(1) != extents).any()):
+        return None
+    order = extents.argsort(descending=True, stable=True)
+    sizes, counts = extents.unique(return_counts=True)
+    sizes, counts = sizes.flip(0).tolist(), counts.flip(0).tolist()
+    groups, start = [], 0
+    for first, end in _merge(sizes, counts, program):
+        n, rows = sizes[first], order[start : start + sum(counts[first:end])]
+        start += len(rows)
+        for part in rows.chunk(-(-len(rows) * n * n // program.cells)):
+            real = mask[part, :n]
+            groups.append(Group(part, n, None if bool(real.all()) else real))
+    return groups
+
+
+def _merge(sizes: list[int], counts: list[int], program: Program) -> list[tuple[int, int]]:
+    """Ranges of sizes (descending) that share calls, at least total cost: shortest path over the cuts."""
+    if not program.takes_mask:
+        return [(i, i + 1) for i in range(len(sizes))]
+    best: list[tuple[float, int]] = [(0.0, 0)]
+    for end in range(1, len(sizes) + 1):
+        graphs, choices = 0, []
+        for first in range(end - 1, -1, -1):
+            graphs += counts[first]
+            cells = graphs * sizes[first] ** 2
+            choices.append((best[first][0] + cells + program.overhead * -(-cells // program.cells), first))
+        best.append(min(choices))
+    ranges, end = [], len(sizes)
+    while end:
+        ranges.append((best[end][1], end))
+        end = best[end][1]
+    return ranges[::-1]

@@ -1,0 +1,339 @@
+"""GDSS for inference: the outputs of `GdssNetwork` with less work and fewer passes over memory.
+
+Everything a node pair carries is symmetric (powers of A, symmetrised scores, MLPs of those), and nobody reads the
+diagonal. So pairs i < j are all there is:
+
+    M + M^T  = 2 M,           V_j is read by one linear map only:  W1 concat_j V_j = sum_j (W1_j Wv_j) (A_j x) + const
+    A_j x W  = (A_j x) W,     one small product for Q, K and V together
+
+Graphs come last in every array, (rows, nodes or pairs, graphs), so that each operation runs along many graphs of
+(nearly) one size whatever their node count. A row of ones carries the biases through the matrix products. What the last
+layer computes for nobody is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from isostep.network.gdss import MLP, AttentionLayer, GdssNetwork, ScoreNetworkX
+
+
+@dataclass(frozen=True)
+class FoldedMLP:
+    """Linear maps with ELU between them; each matrix has its bias as last column."""
+
+    weights: tuple[Tensor, ...]
+
+    def __call__(self, h: Tensor) -> Tensor:
+        """h (in + 1, columns), its last row ones -> (out, columns)."""
+        for weight in self.weights[:-1]:
+            h = _apply(weight, h)
+            functional.elu_(h[:-1])
+        return self.weights[-1] @ h
+
+
+@dataclass(frozen=True)
+class PairMaps:
+    """What makes the new pair channels of an attention layer with C channels and F features in; see `_fold_pairs`."""
+
+    query_key: Tensor  # (C, 2 attn_dim, F + 1)
+    heads: int
+    from_scores: Tensor  # (hidden or C', C + 1): first linear of `mlp`, the part that reads the scores
+    from_channels: Tensor  # (hidden or C', C)
+    rest: FoldedMLP | None  # None: `mlp` has one linear only
+    channels_out: int
+
+
+@dataclass(frozen=True)
+class FoldedLayer:
+    """One attention layer; None where the result is not read."""
+
+    pairs: PairMaps | None
+    nodes: FoldedMLP | None  # (hidden, C (F + 1)), (nhid, hidden + 1)
+
+
+@dataclass(frozen=True)
+class FoldedGdss:
+    """Both networks, ready to run."""
+
+    gcn: tuple[Tensor, ...]  # node network: GCN layers (out, in + 1) ...
+    node_layers: tuple[FoldedLayer, ...]  # ... or attention layers
+    node_final: FoldedMLP
+    edge_layers: tuple[FoldedLayer, ...]
+    edge_final: FoldedMLP
+    node_powers: int
+    edge_powers: int
+    overhead: int = 2500
+    cells: int = 16_000
+    takes_mask: bool = True
+
+    def __call__(
+        self, x: Tensor, adj: Tensor, mask: Tensor | None, t: Tensor | None = None, padding: int = 0
+    ) -> tuple[Tensor, Tensor]:
+        """x (B, N, F), adj (B, N, N); `mask` (B, N) is None where all nodes are real. Time, padding: unused."""
+        nodes, dtype = x.shape[1], self.edge_final.weights[0].dtype
+        places = pair_places(nodes, x.device)
+        x, adj = x.to(dtype).permute(2, 1, 0).contiguous(), adj.to(dtype)  # x: (F, N, B)
+        real = None if mask is None else _pairs_of(mask[:, :, None] & mask[:, None, :], places[0]).to(dtype)
+        powers = _powers(adj, max(self.node_powers, self.edge_powers), places[0])
+        score_x = self._nodes(x, powers, real, places).permute(2, 1, 0)
+        pairs = run_layers(self.edge_layers, x, powers[: self.edge_powers], real, places, pairs_wanted=True)[1]
+        score = self.edge_final(pairs.flatten(1)).view(-1, x.shape[-1])  # (P, B)
+        if real is not None:
+            score *= real
+        if mask is not None:
+            score_x = score_x * mask.unsqueeze(-1)
+        return score_x, _square_of(score, nodes, places[2])
+
+    def _nodes(self, x: Tensor, powers: Tensor, real: Tensor | None, places: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        if self.gcn:
+            hidden = _gcn_stack(self.gcn, x, powers[:1], places[2])
+        else:
+            hidden = run_layers(self.node_layers, x, powers[: self.node_powers], real, places, pairs_wanted=False)[0]
+        return self.node_final(hidden.flatten(1)).view(-1, *x.shape[1:])
+
+
+def fold(network: GdssNetwork, dtype: torch.dtype = torch.float32) -> FoldedGdss:
+    """Fold a network's weights (in float64, then rounded once)."""
+    node: Any = network.x
+    edge: Any = network.adj
+    plain = isinstance(network.x, ScoreNetworkX)
+    return FoldedGdss(
+        gcn=tuple(_round(_with_bias(gcn.weight.mT, gcn.bias), dtype) for gcn in node.layers) if plain else (),
+        node_layers=() if plain else _fold_layers(node.layers, "nodes", dtype),
+        node_final=_fold_mlp(node.final, dtype),
+        edge_layers=_fold_layers(edge.layers, "pairs", dtype),
+        edge_final=_fold_mlp(edge.final, dtype),
+        node_powers=1 if plain else node.c_init,
+        edge_powers=edge.c_init,
+    )
+
+
+def can_fold(network: object) -> bool:
+    """Whether a network is one this module runs: GDSS with graph convolutions for Q and K."""
+    if not isinstance(network, GdssNetwork):
+        return False
+    layers: list[Any] = [*network.adj.layers, *([] if isinstance(network.x, ScoreNetworkX) else network.x.layers)]
+    return all(attention.conv == "GCN" for layer in layers for attention in layer.attn)
+
+
+def _fold_layers(layers: Any, wanted: str, dtype: torch.dtype) -> tuple[FoldedLayer, ...]:
+    """The last layer computes what the network reads of it: "nodes" or "pairs"."""
+    last = len(layers) - 1
+    return tuple(
+        FoldedLayer(
+            pairs=_fold_pairs(layer, dtype) if i < last or wanted == "pairs" else None,
+            nodes=_fold_nodes(layer, dtype) if i < last or wanted == "nodes" else None,
+        )
+        for i, layer in enumerate(layers)
+    )
+
+
+def _fold_pairs(layer: AttentionLayer, dtype: torch.dtype) -> PairMaps:
+    attentions: list[Any] = list(layer.attn)
+    channels, heads = len(attentions), attentions[0].heads
+    first, *others = _linears(layer.mlp)
+    # Scores arrive as sums of sigmoid(2 s) over heads and both directions. Mean, symmetrisation and
+    # tanh(s) = 2 sigmoid(2 s) - 1 are in the weights; torch's sigmoid is three times as fast as its tanh.
+    bias = first[:, -1:] - first[:, :channels].sum(1, keepdim=True)
+    maps = [torch.cat((first[:, :channels] / heads, bias), 1), first[:, channels:-1], *others]
+    doubled = {len(maps) - 1} if others else {0, 1}  # M + M^T = 2 M
+    maps = [_round(2 * m if i in doubled else m, dtype) for i, m in enumerate(maps)]
+    return PairMaps(
+        query_key=_round(torch.stack([_query_key(attention) for attention in attentions]), dtype),
+        heads=heads,
+        from_scores=maps[0],
+        from_channels=maps[1],
+        rest=FoldedMLP(tuple(maps[2:])) if others else None,
+        channels_out=len(maps[-1]),
+    )
+
+
+def _fold_nodes(layer: AttentionLayer, dtype: torch.dtype) -> FoldedMLP:
+    first, second = _linears(layer.multi_channel)
+    return FoldedMLP((_round(_through_values(first, layer), dtype), _round(second, dtype)))
+
+
+def _query_key(attention: Any) -> Tensor:
+    """(2 attn_dim, F + 1), the scale of the scores, times 2 for the sigmoid, in the query."""
+    query, key = (_with_bias(gcn.weight.mT, gcn.bias) for gcn in (attention.gnn_q, attention.gnn_k))
+    return torch.cat((query * (2 * attention.scale), key))
+
+
+def _through_values(first: Tensor, layer: AttentionLayer) -> Tensor:
+    """(hidden, C (F + 1)): the linear map of concat_j V_j as a map of A_j x; the map's bias goes with channel 0."""
+    attentions: list[Any] = list(layer.attn)
+    blocks = first[:, :-1].chunk(len(attentions), 1)
+    maps = [block @ _with_bias(a.gnn_v.weight.mT, a.gnn_v.bias) for block, a in zip(blocks, attentions, strict=True)]
+    maps[0][:, -1] += first[:, -1]
+    return torch.cat(maps, 1)
+
+
+def _fold_mlp(mlp: MLP, dtype: torch.dtype) -> FoldedMLP:
+    return FoldedMLP(tuple(_round(weight, dtype) for weight in _linears(mlp)))
+
+
+def _linears(mlp: MLP) -> list[Tensor]:
+    linears: Any = [mlp.linear] if mlp.k == 1 else mlp.linears
+    return [_with_bias(linear.weight, linear.bias) for linear in linears]
+
+
+def _with_bias(weight: Tensor, bias: Tensor) -> Tensor:
+    return torch.cat((weight.detach().double(), bias.detach().double()[:, None]), 1)
+
+
+def _round(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    return weight.to(dtype).contiguous()
+
+
+def run_layers(
+    layers: tuple[FoldedLayer, ...],
+    x: Tensor,
+    channels: Tensor,
+    real: Tensor | None,
+    places: tuple[Tensor, Tensor, Tensor],
+    *,
+    pairs_wanted: bool,
+) -> tuple[Tensor, Tensor]:
+    """Attention layers on x (F, N, B) and channels (C, P, B).
+
+    Returns everything the final MLPs read, each with a last row of ones: node features (sum F + 1, N, B) of the input
+    and all layers, with one more tanh as the node network has it, or (`pairs_wanted`) pair channels (sum C + 1, P, B).
+    """
+    widths = [len(channels), *(layer.pairs.channels_out if layer.pairs else 0 for layer in layers)]
+    pairs = _buffer(x, sum(widths), *channels.shape[1:])
+    pairs[: widths[0]] = channels
+    hidden, at = [x], 0
+    for layer, width in zip(layers, widths, strict=False):
+        old, at = pairs[at : at + width], at + width
+        around = aggregate(old, x, places[2])
+        if layer.pairs is not None:
+            new = pairs[at : at + layer.pairs.channels_out]
+            _new_channels(layer.pairs, around, old, places, new)
+            if real is not None:
+                new *= real
+        if layer.nodes is not None:
+            x = layer.nodes(around.flatten(0, 1).flatten(1)).tanh_().view(-1, *x.shape[1:])
+            x = x if pairs_wanted else x.tanh()
+            hidden.append(x)
+    return (x, pairs) if pairs_wanted else (_stack_with_ones(hidden), pairs)
+
+
+def aggregate(channels: Tensor, x: Tensor, square: Tensor) -> Tensor:
+    """(C, F + 1, N, B): d A_c d x for every channel c, and a row of ones. channels (C, P, B), x (F, N, B)."""
+    c, _, b = channels.shape
+    f, n, _ = x.shape
+    around = _buffer(x, f, n, b, lead=(c,))
+    inner = around[:, :-1]
+    if n == 1:
+        inner.copy_(x)
+        return around
+    a = channels.index_select(1, square).view(c, n, n, b)
+    a.diagonal(dim1=1, dim2=2).fill_(1)
+    d = a.sum(2).clamp_(min=1).rsqrt_().unsqueeze(1)  # (C, 1, N, B)
+    scaled = x * d
+    columns, rows = a.unsqueeze(1).unbind(3), scaled.unsqueeze(3).unbind(2)
+    torch.mul(columns[0], rows[0], out=inner)
+    for column, row in zip(columns[1:], rows[1:], strict=True):
+        inner.addcmul_(column, row)
+    inner.mul_(d)
+    return around
+
+
+def _new_channels(
+    maps: PairMaps, around: Tensor, old: Tensor, places: tuple[Tensor, Tensor, Tensor], out: Tensor
+) -> None:
+    """Write the layer's new pair channels (C', P, B) to `out`."""
+    scores = _scores(maps, around, places)
+    if maps.rest is None:
+        torch.mm(maps.from_channels, old.flatten(1), out=out.flatten(1))
+        out.flatten(1).addmm_(maps.from_scores, scores)
+        return
+    hidden = _buffer(old, len(maps.from_channels), scores.shape[1])
+    inner = hidden[:-1]
+    torch.mm(maps.from_channels, old.flatten(1), out=inner)
+    functional.elu_(inner.addmm_(maps.from_scores, scores))
+    out.copy_(maps.rest(hidden).view(out.shape))
+
+
+def _scores(maps: PairMaps, around: Tensor, places: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """(C + 1, P B): sigmoids of both directions summed over heads, and a row of ones."""
+    c, _, n, b = around.shape
+    up, low, _ = places
+    query, key = torch.bmm(maps.query_key, around.flatten(2)).view(c, 2, maps.heads, -1, n, b).unbind(1)
+    queries, keys = query.unsqueeze(4).unbind(2), key.unsqueeze(3).unbind(2)
+    product = queries[0] * keys[0]  # (C, heads, N, N, B)
+    for q, k in zip(queries[1:], keys[1:], strict=True):
+        product.addcmul_(q, k)
+    total = product.sigmoid_().sum(1).flatten(1, 2)
+    scores = _buffer(around, c, len(up), b)
+    torch.add(total.index_select(1, up), total.index_select(1, low), out=scores[:-1])
+    return scores.flatten(1)
+
+
+def _gcn_stack(layers: tuple[Tensor, ...], x: Tensor, adjacency: Tensor, square: Tensor) -> Tensor:
+    hidden = [x]
+    for weight in layers:
+        around = aggregate(adjacency, hidden[-1], square)[0]
+        hidden.append((weight @ around.flatten(1)).tanh_().view(-1, *x.shape[1:]))
+    return _stack_with_ones(hidden)
+
+
+def _stack_with_ones(parts: list[Tensor]) -> Tensor:
+    return torch.cat((*parts, torch.ones_like(parts[0][:1])))
+
+
+def _powers(adj: Tensor, count: int, up: Tensor) -> Tensor:
+    """(count, P, B): A, A^2, ... at the pairs."""
+    power, out = adj, [_pairs_of(adj, up)]
+    for _ in range(count - 1):
+        power = power @ adj
+        out.append(_pairs_of(power, up))
+    return torch.stack(out)
+
+
+def _pairs_of(square: Tensor, up: Tensor) -> Tensor:
+    """(B, N, N) -> (P, B)."""
+    return square.flatten(1).mT.index_select(0, up)
+
+
+def _square_of(pairs: Tensor, nodes: int, square: Tensor) -> Tensor:
+    """(P, B) -> (B, N, N) with a zero diagonal."""
+    if nodes == 1:
+        return pairs.new_zeros(pairs.shape[1], 1, 1)
+    out = pairs.index_select(0, square).view(nodes, nodes, -1)
+    out.diagonal().zero_()
+    return out.permute(2, 0, 1)
+
+
+def _apply(weight: Tensor, h: Tensor) -> Tensor:
+    """weight @ h with a row of ones below."""
+    out = _buffer(h, len(weight), h.shape[1])
+    torch.mm(weight, h, out=out[:-1])
+    return out
+
+
+def _buffer(like: Tensor, rows: int, *shape: int, lead: tuple[int, ...] = ()) -> Tensor:
+    """(*lead, rows + 1, *shape), the last row ones, the rest unset."""
+    out = like.new_empty((*lead, rows + 1, *shape))
+    out.select(len(lead), rows).fill_(1)
+    return out
+
+
+_places: dict[tuple[int, torch.device], tuple[Tensor, Tensor, Tensor]] = {}
+
+
+def pair_places(nodes: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Flat places of pairs: (i, j) with i < j, their mirror images, and for every place of a square its pair."""
+    key = (nodes, device)
+    if key not in _places:
+        i, j = torch.triu_indices(nodes, nodes, 1)
+        square = torch.zeros(nodes, nodes, dtype=torch.int64)
+        square[i, j] = square[j, i] = torch.arange(len(i))
+        _places[key] = tuple(place.to(device) for place in (i * nodes + j, j * nodes + i, square.flatten()))  # type: ignore[assignment]
+    return _places[key]
