@@ -12,9 +12,15 @@ from isostep.errors import IsostepError
 # One line per command module; each has `register(app)`.
 MODULES = (
     "sample",
+    "models",
     "train",
     "data",
     "evaluate",
+    "compare",
+    "sweep",
+    "report",
+    "reproduce",
+    "demo",
 )
 
 app = typer.Typer(

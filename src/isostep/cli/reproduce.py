@@ -1,0 +1,45 @@
+"""`isostep reproduce`: the paper's tables and figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command("reproduce")(reproduce)
+
+
+def reproduce(
+    target: str = typer.Argument(help="T1 to T8, or F2 to F7."),
+    quick: bool = typer.Option(False, help="Fewer graphs, seeds and steps; the output says so."),
+    model: str | None = typer.Option(None, help="Your model: a released .pth file, a folder, or an embedded name."),
+    n: int | None = typer.Option(None, "-n", "--number", min=1, help="Graphs per arm and seed."),
+    seeds: str | None = typer.Option(None, help="Such as 0-9."),
+    steps: int | None = typer.Option(None, min=1, help="Base steps; default: the model's preset."),
+    out: Path = typer.Option(Path("results"), help="Folder; finished arms in it are not computed again."),
+    as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
+) -> None:
+    """Run a table or figure of the paper, print its values beside ours, and say what is not comparable.
+
+    Example: `isostep reproduce T4 --quick`
+    """
+    from isostep.cli.compare import command_line, teller
+    from isostep.files import read_json
+    from isostep.report.page import write_report
+    from isostep.study.output import print_tables
+    from isostep.study.reproduce import Options
+    from isostep.study.reproduce import reproduce as run
+
+    done = run(target, out, Options(quick, model, n, seeds, steps, command_line()), teller(as_json))
+    pages = []
+    for result in done:
+        pages.append(out / f"{target.upper()}-{result.study.store.folder.name}.html")
+        write_report(pages[-1], result.study, result.comparison, result.tables[:1])
+    if as_json:
+        typer.echo(json.dumps(read_json(out / f"{target.upper()}.json")))
+        return
+    print_tables([table for result in done for table in result.tables])
+    typer.echo(f"written to {out}: {target.upper()}.md, .tex, .json, and {', '.join(page.name for page in pages)}")

@@ -1,0 +1,147 @@
+"""One cell of a study: an arm's graphs for one seed, and their metrics.
+
+A recorded run (the first seed of every arm) also keeps its trace, the graphs at TIMES along the way, and PICTURES of a
+few of them at these times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isostep.errors import InputError
+from isostep.files import write_json, write_text
+from isostep.graph import Graph, write_graphs
+from isostep.metric.evaluate import evaluate
+from isostep.model.model import Model
+from isostep.sampler import SamplerSettings
+from isostep.sampling.run import SampleResult, sample
+from isostep.sampling.solution import Trace
+from isostep.sampling.write import GRAPHS, MOLECULES, RUN, write_run
+from isostep.state import GraphState
+from isostep.study.path import BrownianPath
+from isostep.study.reference import Found
+from isostep.study.store import FORMAT
+
+TIMES = tuple(k / 10 for k in range(11))
+PICTURES = 4
+FOLLOWED = 256  # graphs whose metrics are measured along the way
+TRACE_ROWS = 1200
+
+
+def draw(
+    model: Model,
+    settings: SamplerSettings,
+    seed: int,
+    n: int,
+    batch_size: int,
+    noise: str,
+    record: bool,
+) -> SampleResult:
+    return sample(
+        model, n, settings=settings, seed=seed, batch_size=batch_size,
+        noise=BrownianPath(seed) if noise == "path" else None,
+        trace=int(record), snapshots=TIMES if record else (),
+    )  # fmt: skip
+
+
+def write_cell_run(folder: Path, result: SampleResult, batch_size: int, model_name: str) -> None:
+    """The run folder; `run.json` comes last, so a folder that has it is complete."""
+    snapshots = result.solution.snapshots
+    if snapshots is not None:
+        for t, state in snapshots.items():
+            write_items(at_time(folder, t), result.model.decode(state.take(slice(FOLLOWED))))
+        write_json(folder / "path.json", _path_record(result), indent=None)
+    bare = replace(result, solution=replace(result.solution, trace=None, snapshots=None))
+    write_run(folder, bare, batch_size, model_name)
+
+
+def at_time(folder: Path, t: float) -> Path:
+    return folder / f"at-{t:.2f}"
+
+
+def is_complete(folder: Path) -> bool:
+    return (folder / RUN).is_file()
+
+
+def write_items(folder: Path, items: list[Any]) -> None:
+    """Decoded graphs or molecules in the files of a run folder."""
+    if items and isinstance(items[0], Graph):
+        write_graphs(folder / GRAPHS, items)
+    else:
+        write_text(folder / MOLECULES, "".join(f"{m.smiles}\t{i}\t{int(m.valid)}\n" for i, m in enumerate(items)))
+
+
+def measure(folder: Path, found: Found, metrics: tuple[str, ...]) -> tuple[dict[str, float | None], dict[str, str]]:
+    """Values by metric, None where one is not defined (such as FCD of a single molecule), and which way is better."""
+    try:
+        report = evaluate(folder, found.reference, found.kernel, metrics, resamples=0)
+        return {key: report.values[key].value for key in metrics}, report.better
+    except InputError:
+        values: dict[str, float | None] = {}
+        better: dict[str, str] = {}
+        for key in metrics:
+            report = _one(folder, found, key)
+            values[key] = None if report is None else report.values[key].value
+            better |= {} if report is None else report.better
+        if not better:
+            raise
+        return values, better
+
+
+def _one(folder: Path, found: Found, key: str):
+    try:
+        return evaluate(folder, found.reference, found.kernel, (key,), resamples=0)
+    except InputError:
+        return None
+
+
+def _path_record(result: SampleResult) -> dict[str, Any]:
+    solution = result.solution
+    assert solution.trace is not None
+    assert solution.snapshots is not None
+    atoms = result.model.info.atoms
+    return {
+        "format": FORMAT,
+        "trace": thin(solution.trace),
+        "pictures": [
+            [picture(state, k, atoms, result.model.info.scale) for k in range(min(PICTURES, state.batch))]
+            for state in solution.snapshots.values()
+        ],
+        "times": list(solution.snapshots),
+    }
+
+
+def picture(state: GraphState, k: int, atoms: tuple[str, ...] | None, scale: float) -> dict[str, Any]:
+    """Graph k of a state with its node numbers kept: elements ("" for none) and edges [i, j, order]."""
+    nodes = int(state.mask[k].sum())
+    a = state["A"][k, :nodes, :nodes].double().cpu().numpy()
+    cuts = (0.5,) if atoms is None else (0.5, 1.5, 2.5)
+    order = (a[..., None] * (1.0 if atoms is None else scale) >= np.array(cuts)).sum(-1)
+    edges = [[int(i), int(j), int(order[i, j])] for i, j in np.argwhere(np.triu(order, 1))]
+    if atoms is None:
+        return {"n": nodes, "edges": edges}
+    x = state["X"][k, :nodes].double().cpu().numpy()
+    return {"n": nodes, "edges": edges, "atoms": [atoms[int(row.argmax())] if row.max() > 0.5 else "" for row in x]}
+
+
+def thin(trace: Trace) -> dict[str, list[float | None]]:
+    """At most TRACE_ROWS rows: as they are, or, with own clocks or more steps, means over equal bins of t."""
+    columns = {name: value.double().numpy() for name, value in trace.columns.items() if name != "graph"}
+    if len(trace) > TRACE_ROWS or bool((trace["graph"] >= 0).any()):
+        t = columns["t"]
+        bins = np.clip((t / max(t.max(), 1e-9) * TRACE_ROWS / 4).astype(int), 0, TRACE_ROWS // 4 - 1)
+        columns = {name: _bin_means(value, bins) for name, value in columns.items()}
+    return {name: [float(v) if np.isfinite(v) else None for v in value] for name, value in columns.items()}
+
+
+def _bin_means(value: np.ndarray, bins: np.ndarray) -> np.ndarray:
+    """Mean of the finite values of each bin that has any row."""
+    fine = np.isfinite(value)
+    count = np.bincount(bins[fine], minlength=bins.max() + 1)
+    total = np.bincount(bins[fine], value[fine], minlength=bins.max() + 1)
+    kept = np.bincount(bins) > 0
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)[kept]

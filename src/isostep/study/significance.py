@@ -1,0 +1,87 @@
+"""Paired comparison of two arms over seeds.
+
+With d_i = b_i - a_i for the seeds i = 1..n, mean d and standard deviation s:
+
+    t = d / (s / sqrt(n)),   p = 2 P(T_(n-1) > |t|),   95 % interval  d +- t_(n-1, .975) s / sqrt(n)
+
+The verdict follows from the interval: it contains 0, or it does not and the sign says better or worse. Many tests make
+some intervals miss 0 by chance: `holm` gives p values that hold for all of them together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from scipy.stats import t as student
+
+from isostep.errors import InputError
+
+Verdict = Literal["better", "worse", "not distinguishable"]
+Better = Literal["lower", "higher"]
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation (None for one value) of n values."""
+
+    n: int
+    mean: float
+    sd: float | None
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Difference other - first over `n` pairs; interval and p are None where there is a single pair."""
+
+    n: int
+    difference: float
+    low: float | None
+    high: float | None
+    p: float | None
+    verdict: Verdict
+
+
+def spread(values: Sequence[float]) -> Spread:
+    n = len(values)
+    if not n:
+        raise InputError("no value to average; run at least one seed")
+    mean = math.fsum(values) / n
+    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1)) if n > 1 else None
+    return Spread(n, mean, sd)
+
+
+def paired(first: Sequence[float], other: Sequence[float], better: Better, confidence: float = CONFIDENCE) -> Paired:
+    """Compare `other` with `first`, value by value of the same seed."""
+    if len(first) != len(other):
+        raise InputError(f"a paired test needs as many values on both sides, got {len(first)} and {len(other)}")
+    d = spread([b - a for a, b in zip(first, other, strict=True)])
+    if d.sd is None:
+        return Paired(1, d.mean, None, None, None, "not distinguishable")
+    error = d.sd / math.sqrt(d.n)
+    reach = float(student.ppf((1 + confidence) / 2, d.n - 1)) * error
+    if error > 0:
+        p = float(2 * student.sf(abs(d.mean) / error, d.n - 1))
+    else:
+        p = 1.0 if d.mean == 0 else 0.0  # the same difference for every seed
+    low, high = d.mean - reach, d.mean + reach
+    return Paired(d.n, d.mean, low, high, p, _verdict(low, high, better))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: the chance of any false finding among all tests stays below the level."""
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    out, most = [0.0] * len(p), 0.0
+    for rank, i in enumerate(order):
+        most = max(most, min(1.0, (len(p) - rank) * p[i]))
+        out[i] = most
+    return out
+
+
+def _verdict(low: float, high: float, better: Better) -> Verdict:
+    if low <= 0 <= high:
+        return "not distinguishable"
+    return "better" if (high < 0) == (better == "lower") else "worse"

@@ -1,0 +1,132 @@
+"""Tables of a comparison: one plain form, four renderings (terminal, Markdown, LaTeX, CSV)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+SIGN = {"better": "+", "worse": "-", "not distinguishable": "="}
+ARROW = {"lower": "↓", "higher": "↑"}
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    text_columns: int = 1  # columns aligned left
+
+    def markdown(self) -> str:
+        rule = ["---" if k < self.text_columns else "---:" for k in range(len(self.header))]
+        lines = [self.header, rule, *self.rows]
+        body = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+        return f"**{self.title}**\n\n{body}\n" + "".join(f"\n{note}\n" for note in self.notes)
+
+    def latex(self) -> str:
+        columns = "l" * self.text_columns + "r" * (len(self.header) - self.text_columns)
+        lines = [" & ".join(map(_tex, row)) + r" \\" for row in self.rows]
+        head = " & ".join(map(_tex, self.header)) + r" \\"
+        inner = "\n".join([r"\toprule", head, r"\midrule", *lines, r"\bottomrule"])
+        notes = "".join(f"% {note}\n" for note in self.notes)
+        return f"% {self.title}\n{notes}\\begin{{tabular}}{{{columns}}}\n{inner}\n\\end{{tabular}}\n"
+
+    def rich(self) -> RichTable:
+        from rich import box
+        from rich.table import Table as RichTable
+
+        table = RichTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        for k, name in enumerate(self.header):
+            table.add_column(name, justify="left" if k < self.text_columns else "right", overflow="fold")
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+
+def summary_table(comparison: dict[str, Any]) -> Table:
+    """One row per arm: calls, steps, seconds, and every metric as mean ± sd with the verdict's sign."""
+    better = comparison["better"]
+    header = ("arm", "calls", "steps", "seconds", *(f"{name} {ARROW[way]}" for name, way in better.items()))
+    rows = []
+    for arm in comparison["arms"]:
+        counts = [number(arm[q]["mean"]) if arm[q] else "" for q in ("calls", "steps", "seconds")]
+        rows.append((arm["name"], *counts, *(_mean_cell(arm["metrics"].get(name)) for name in better)))
+    seeds = max((len(arm["seeds"]) for arm in comparison["arms"]), default=0)
+    title = f"{comparison['title']}: {comparison['n']} graphs per seed, {seeds} paired seed{'s' * (seeds != 1)}"
+    notes = [
+        "Mean ± standard deviation over seeds. Against the first arm (at the same budget): + better, - worse, "
+        "= not distinguishable at 95 %."
+    ]
+    notes += [f"{arm['name']}: {arm['note']}." for arm in comparison["arms"] if arm["note"]]
+    return Table(title, header, tuple(rows), tuple(notes))
+
+
+def difference_table(comparison: dict[str, Any]) -> Table:
+    """One row per arm and metric: the paired difference with its interval, p and verdict."""
+    rows = []
+    for arm in comparison["arms"]:
+        for name, metric in arm["metrics"].items():
+            if test := metric["test"]:
+                interval = "" if test["low"] is None else f"{signed(test['low'])} to {signed(test['high'])}"
+                ps = ["" if test.get(key) is None else p_value(test[key]) for key in ("p", "p_holm")]
+                verdict = test["verdict"] if test["p"] is not None else "one seed: no test"
+                rows.append((arm["name"], name, verdict, signed(test["difference"]), interval, *ps, str(test["n"])))
+    header = ("arm", "metric", "verdict", "difference", "95 % interval", "p", "p (Holm)", "pairs")
+    expected = f"{comparison['tests']} tests: about {0.05 * comparison['tests']:.1f} would differ by chance alone."
+    first = comparison["arms"][0]["baseline"]
+    return Table(f"Differences to {first}, paired by seed", header, tuple(rows), (expected,), text_columns=3)
+
+
+def long_csv(comparison: dict[str, Any]) -> str:
+    """All numbers at full precision, one row per arm and metric."""
+    text = io.StringIO()
+    fields = ("arm", "baseline", "budget", "calls", "steps", "seconds", "metric", "better", "n", "mean", "sd")
+    tests = ("difference", "low", "high", "p", "p_holm", "verdict")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*fields, *tests])
+    for arm in comparison["arms"]:
+        counts = [arm[q]["mean"] if arm[q] else None for q in ("calls", "steps", "seconds")]
+        for name, m in arm["metrics"].items():
+            head = [arm["name"], arm["baseline"], arm["budget"], *counts, name, comparison["better"][name]]
+            writer.writerow([*head, m["n"], m.get("mean"), m.get("sd"), *((m["test"] or {}).get(key) for key in tests)])
+    return text.getvalue()
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Short, with at least `digits` significant digits; whole numbers stay whole."""
+    if value is None:
+        return ""
+    if value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    if abs(value) >= 10**digits:
+        return f"{value:.0f}"
+    return f"{value:.{digits}g}" if abs(value) >= 1e-4 else f"{value:.1e}"
+
+
+def signed(value: float) -> str:
+    return ("+" if value > 0 else "") + number(value)
+
+
+def p_value(p: float) -> str:
+    return "< .001" if p < 0.001 else f"{p:.3f}"
+
+
+def _mean_cell(metric: dict[str, Any] | None) -> str:
+    if metric is None or not metric["n"]:
+        return "not defined"
+    sd = metric.get("sd")
+    cell = number(metric["mean"], 4) + (f" ± {number(sd, 2)}" if sd is not None else "")
+    tested = metric["test"] is not None and metric["test"]["p"] is not None
+    return cell + (f" {SIGN[metric['test']['verdict']]}" if tested else "")
+
+
+_TEX = {"±": r"$\pm$", "↓": r"$\downarrow$", "↑": r"$\uparrow$", "<": "$<$", ">": "$>$"} | {c: f"\\{c}" for c in "_%&#"}
+
+
+def _tex(cell: str) -> str:
+    return "".join(_TEX.get(character, character) for character in cell)
