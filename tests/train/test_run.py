@@ -66,7 +66,7 @@ def test_a_broken_checkpoint_is_one_line(tmp_path):
 @pytest.mark.parametrize("family", ["grum", "gdss"])
 def test_exported_model_computes_what_the_averaged_weights_compute(family, tmp_path):
     trainer = _trainer(family)
-    run(trainer, tmp_path, text=_toml(family))
+    run(trainer, tmp_path, text=toml(family))
     info = export_run(tmp_path, tmp_path / "model", "last", trainer.data)
     model = load_folder(tmp_path / "model")
     assert (info.dataset, info.max_nodes) == ("community-small", 7)
@@ -80,19 +80,19 @@ def test_exported_model_computes_what_the_averaged_weights_compute(family, tmp_p
     assert load_config(tmp_path / "model" / "train.toml").name == "tiny"
 
 
-def _toml(family: str) -> str:
+def toml(family: str, **changes) -> str:
     """The test configuration as a file."""
-    lines, tables = [], []
+    lines = []
 
     def walk(table: dict, path: str) -> None:
-        tables.append(f"[{path}]") if path else None
-        tables.extend(f"{k} = {json.dumps(v)}" for k, v in table.items() if not isinstance(v, dict))
-        for k, v in table.items():
-            if isinstance(v, dict):
-                walk(v, f"{path}.{k}" if path else k)
+        lines.extend([f"[{path}]"] if path else [])
+        lines.extend(f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict))
+        for key, value in table.items():
+            if isinstance(value, dict):
+                walk(value, f"{path}.{key}".lstrip("."))
 
-    walk(values(family), "")
-    return "\n".join(lines + tables) + "\n"
+    walk(values(family, **changes), "")
+    return "\n".join(lines) + "\n"
 
 
 WORKER = """
