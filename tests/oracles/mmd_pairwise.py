@@ -60,7 +60,8 @@ def describe(graph: networkx.Graph, statistic: str) -> Vector:
     elif statistic == "clustering":
         counts = np.histogram(list(networkx.clustering(graph).values()), bins=100, range=(0, 1))[0]
     else:
-        counts = np.histogram(networkx.normalized_laplacian_spectrum(graph), bins=200, range=(-1e-5, 2))[0]
+        spectrum = networkx.normalized_laplacian_spectrum(graph).clip(0, 2)  # it lies there, but for rounding
+        counts = np.histogram(spectrum, bins=200, range=(-1e-5, 2))[0]
     return [count / sum(counts) for count in counts]
 
 
