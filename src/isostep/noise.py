@@ -112,9 +112,10 @@ class BrownianTree:
     def normal(self, like: GraphState, draw: Draw, stream: int) -> dict[str, Tensor]:
         if stream != PREDICTOR:
             return PhiloxNoise(self.seed).normal(like, draw, stream)
-        out = {}
+        out, rows = {}, len(draw.t0)
+        both = Draw(*(torch.cat([a, b]) for a, b in zip(draw, (draw.index, draw.step, draw.t1, draw.t1), strict=True)))
         for name, x in like.components.items():
-            start, end = self._path(like, draw, name, x, draw.t0), self._path(like, draw, name, x, draw.t1)
+            start, end = self._path(like, both, name, x, both.t0).split(rows)
             scale = (draw.t1 - draw.t0).clamp_min(1e-300).rsqrt()
             z = ((end - start) * expand(scale, end)).to(x.dtype)
             out[name] = like.project(name, _spread(z, like.kinds[name], x))

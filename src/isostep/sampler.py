@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from isostep.control.base import Controller
+from isostep.control.base import Controller, own_clocks
 from isostep.control.registry import SCHEDULES, make_schedule, option_names
 from isostep.errors import InputError
 from isostep.solver.base import Solver
@@ -48,7 +48,7 @@ class CorrectorPreset(_Frozen):
 class SamplerPreset(_Frozen):
     """What a model's card says about sampling from it."""
 
-    steps: int = Field(1000, ge=1, le=10_000_000)
+    steps: int = Field(default=1000, ge=1, le=10_000_000)
     solver: str = "euler"
     corrector: CorrectorPreset | None = None
     weights: Literal["raw", "ema"] = "ema"
@@ -60,21 +60,28 @@ class SamplerSettings(_Frozen):
     """Everything that decides a graph besides model, seed and index (and, with `clock="batch"`, its batch)."""
 
     schedule: str = "uniform"
-    steps: int = Field(1000, ge=1, le=10_000_000)
+    steps: int = Field(default=1000, ge=1, le=10_000_000)
     solver: str = "euler"
     corrector: Literal["none", "langevin"] = "none"
-    snr: float = Field(0.1, gt=0)
-    scale: float = Field(0.7, ge=0)
+    snr: float = Field(default=0.1, gt=0)
+    scale: float = Field(default=0.7, ge=0)
     clock: Literal["batch", "graph"] = "graph"
     schedule_options: dict[str, Any] = {}
     solver_options: dict[str, Any] = {}
-    max_steps: int = Field(100_000, ge=1)
+    max_steps: int = Field(default=100_000, ge=1)
 
     @property
     def couples_graphs(self) -> bool:
         """Whether a graph depends on its batch mates."""
         solver = self.make_solver()
         return solver.couples_graphs or (self.schedule != "arclength" and self.controller().couples_graphs)
+
+    @property
+    def own_clocks(self) -> bool:
+        """Whether graphs of one batch can be at different times."""
+        if self.schedule == "arclength":
+            return False
+        return own_clocks(self.controller()) and not self.make_solver().couples_graphs
 
     def controller(self) -> Controller:
         options = dict(self.schedule_options)
@@ -117,4 +124,5 @@ def one_line(error: ValidationError, what: str) -> str:
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"]) or "top level"
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{what}: {place}: {first['msg']}, got {str(first.get('input'))[:60]!r}{more}"
+    message = first["msg"].removeprefix("Value error, ")
+    return " ".join(f"{what}: {place[:200]}: {message}, got {str(first.get('input'))[:60]!r}{more}".split())

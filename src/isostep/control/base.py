@@ -69,6 +69,11 @@ class Controller(Protocol):
         ...
 
 
+def own_clocks(controller: Controller) -> bool:
+    """Whether graphs of one batch can be at different times."""
+    return (controller.needs_variation and not controller.couples_graphs) or controller.reviews
+
+
 class AcceptAll:
     """A controller that never rejects."""
 

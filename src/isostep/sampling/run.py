@@ -152,7 +152,7 @@ def sample(
     corrector: str | None = None,
     clock: str | None = None,
     weights: str | None = None,
-    device: str = "cpu",
+    device: str | None = None,
     trace: int = 0,
     snapshots: tuple[float, ...] = (),
     noise: Noise | None = None,
@@ -162,9 +162,9 @@ def sample(
 ) -> SampleResult:
     """Generate graphs `start` .. `start + n - 1` of a model.
 
-    `calls` is a budget of network calls per graph. What is not given comes from the model's preset. Further settings: `snr`, `scale`, `schedule_options`,
-    `solver_options`, `max_steps`. The same seed and index give the same graph, whatever `n`, `start` and, with
-    `clock="graph"`, `batch_size`.
+    `calls` is a budget of network calls per graph. What is not given comes from the model's preset. Further settings:
+    `snr`, `scale`, `schedule_options`, `solver_options`, `max_steps`. The same seed and index give the same graph,
+    whatever `n`, `start` and, with `clock="graph"`, `batch_size`.
     """
     loaded = load_model(model, weights, device)
     if settings is None:
@@ -179,9 +179,10 @@ def sample(
         )
     settings = prepare(loaded, settings, calls)
     parts, items, began = [], [], time.perf_counter()
-    for done, rows in _batches(start, n, batch_size):
+    # Where graphs have clocks of their own, all go through one queue: a finished graph's slot is refilled.
+    for done, rows in _batches(start, n, n if settings.own_clocks else batch_size):
         part = sample_batch(
-            loaded, settings, rows, seed, trace=trace, snapshots=snapshots, noise=noise,
+            loaded, settings, rows, seed, slots=batch_size, trace=trace, snapshots=snapshots, noise=noise,
             progress=None if progress is None else lambda f, d=done, r=rows: progress((d + f * len(r)) / n),
         )  # fmt: skip
         parts.append(part)

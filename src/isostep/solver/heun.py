@@ -37,11 +37,14 @@ class Heun(OneStep):
     def advance(
         self, sde: Sde, state: GraphState, here: Evaluation, span: Span, source: NoiseSource, memory: Any
     ) -> Advance:
-        mean, there_drift = heun_slopes(self.predictor, sde, state, here, span, source)
-        half = {n: (here.drift[n] + there_drift[n]) / 2 for n in mean}
-        mean = {n: x + half[n] * expand(span.dt, x) for n, x in state.components.items()}
+        z = source.normal(state, span.t0, span.t1)
         scale = {n: g * span.dt.sqrt() for n, g in here.diffusion.items()}
-        new = add_noise(state, mean, scale, source.normal(state, span.t0, span.t1))
+        guess = {n: x + here.drift[n] * expand(span.dt, x) for n, x in state.components.items()}
+        guess = add_noise(state, guess, scale, z) if self.predictor == "noisy" else state.replace(guess)
+        there_drift = _slope_at_end(sde, guess, here, span)
+        half = {n: (f + there_drift[n]) / 2 for n, f in here.drift.items()}
+        mean = {n: x + half[n] * expand(span.dt, x) for n, x in state.components.items()}
+        new = add_noise(state, mean, scale, z)
         return Advance(new, mean, error=self._error(state, here.drift, there_drift, span))
 
     def _error(
@@ -55,16 +58,10 @@ class Heun(OneStep):
         return (squares / stored).sqrt() * span.dt / (2 * self.tolerance)
 
 
-def heun_slopes(predictor: str, sde: Sde, state: GraphState, here: Evaluation, span: Span, source: NoiseSource):
-    """Euler's mean, and the drift at the step's end (at its start for graphs whose step ends on a pole)."""
-    mean = {n: x + here.drift[n] * expand(span.dt, x) for n, x in state.components.items()}
-    guess = state.replace(mean)
-    if predictor == "noisy":
-        scale = {n: g * span.dt.sqrt() for n, g in here.diffusion.items()}
-        guess = add_noise(state, mean, scale, source.normal(state, span.t0, span.t1))
+def _slope_at_end(sde: Sde, guess: GraphState, here: Evaluation, span: Span) -> Mapping[str, Tensor]:
+    """The drift at the step's end; at its start for graphs whose step ends on a pole."""
     if not sde.singular_end:
-        # GDSS' own grid goes past the model's end, where VP's score is undefined.
-        return mean, sde.evaluate(guess, span.t1.clamp(max=sde.t_end)).drift
+        return sde.evaluate(guess, span.t1).drift
     pole = span.t1 >= sde.t_end - 0.02 * span.dt
     there = sde.evaluate(guess, torch.where(pole, span.t0, span.t1)).drift
-    return mean, {n: torch.where(expand(pole, f).bool(), here.drift[n], f) for n, f in there.items()}
+    return {n: torch.where(expand(pole, f).bool(), here.drift[n], f) for n, f in there.items()}
