@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import typer
+
+from isostep.errors import InputError
+from isostep.progress import progress
 
 
 def register(app: typer.Typer) -> None:
@@ -16,11 +20,14 @@ def register(app: typer.Typer) -> None:
 def sample(
     model: str = typer.Argument(help="Embedded name, model folder, released .pth file, or a fetched one's name."),
     n: int = typer.Option(100, "-n", "--number", help="How many graphs."),
-    schedule: str | None = typer.Option(None, help="uniform, quadratic, power, karras, cosine, gdss, times, dvs."),
+    schedule: str | None = typer.Option(
+        None, help="dvs, arclength, uniform, quadratic, power, karras, cosine, gdss, times, ..."
+    ),
     solver: str | None = typer.Option(None, help="euler, heun, heun-noisy, exponential, exponential-2, reverse, s4."),
     seed: int = typer.Option(0, help="Seed; a graph is (model, settings, seed, index)."),
     start: int = typer.Option(0, help="Index of the first graph."),
     steps: int | None = typer.Option(None, help="Steps of a grid; for dvs, 1 / base step."),
+    calls: int | None = typer.Option(None, min=1, help="Budget of network calls per graph; sets the steps."),
     batch_size: int = typer.Option(256, help="Graphs integrated together."),
     corrector: str | None = typer.Option(None, help="langevin or none; default: the model's preset."),
     snr: float | None = typer.Option(None, help="Langevin step strength."),
@@ -34,45 +41,67 @@ def sample(
     ),
     trace: bool = typer.Option(False, help="Record t, dt, V and ds2 of every step into trace.json."),
     sdf: bool = typer.Option(False, help="Also write molecules.sdf."),
-    out: Path | None = typer.Option(None, help="Run folder to write."),
+    out: Path | None = typer.Option(None, help="Run folder; the same command again continues an interrupted run."),
+    workers: int = typer.Option(1, min=1, help="Processes (or Ray actors) that sample at the same time; needs --out."),
+    ray: str | None = typer.Option(None, help="Run on a Ray cluster: auto, or its address; needs isostep[ray]."),
+    threads: int | None = typer.Option(None, min=1, help="Threads of each worker; default: the cores shared out."),
+    shard_size: int | None = typer.Option(None, min=1, help="Graphs of a shard, a multiple of the batch size."),
     as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON."),
 ) -> None:
     """Generate graphs or molecules.
 
     Example: `isostep sample grum-community-small -n 64 --schedule dvs --seed 1 --out runs/first`
+
+    A run folder fills up shard by shard: watch it with `isostep runs status DIR`.
     """
-    from isostep.model.zoo import load_model
-    from isostep.progress import progress
-    from isostep.sampling.run import sample as draw
-    from isostep.sampling.write import write_run
+    chosen = {
+        "schedule": schedule, "solver": solver, "steps": steps, "corrector": corrector, "clock": clock, "snr": snr,
+        "scale": scale, "schedule_options": parse_options(option),
+    }  # fmt: skip
+    common = {
+        "seed": seed, "start": start, "calls": calls, "batch_size": batch_size, "weights": weights, "device": device,
+    }  # fmt: skip
+    with progress(f"sampling {model}", total=n, quiet=as_json) as advance:
+        if out is None:
+            if workers > 1 or ray is not None:
+                raise InputError("--workers and --ray need a run folder: add --out DIR")
+            summary = _in_memory(model, n, preset, trace, advance, **common, **chosen)
+        else:
+            from isostep.sampling.sharded import sample_run
 
-    loaded = load_model(model, weights, device, preset)
-    with progress(f"sampling {loaded.info.name}", total=n, quiet=as_json) as advance:
-        seen = 0.0
+            summary = sample_run(
+                model, n, out, preset=preset, trace=trace, workers=workers, ray=ray, threads=threads,
+                shard_size=shard_size, advance=advance, **common, **chosen,
+            )  # fmt: skip
+            if sdf:
+                from isostep.export import export_run
 
-        def tell(fraction: float) -> None:
-            nonlocal seen
-            advance(max(0.0, fraction * n - seen))
-            seen = max(seen, fraction * n)
-
-        result = draw(
-            loaded, n, schedule=schedule, solver=solver, steps=steps, seed=seed, start=start, batch_size=batch_size,
-            corrector=corrector, clock=clock, snr=snr, scale=scale, device=device, trace=int(trace), progress=tell,
-            schedule_options=parse_options(option),
-        )  # fmt: skip
-    if out is not None:
-        write_run(out, result, batch_size, model, sdf)
-    summary = result.summary()
+                export_run(out, out / "molecules.sdf", "sdf")
     if as_json:
         typer.echo(json.dumps(summary))
     else:
         print_summary(summary, out)
 
 
+def _in_memory(
+    model: str, n: int, preset: str | None, trace: bool, advance: Callable[..., None], **options: Any
+) -> dict[str, Any]:
+    from isostep.model.zoo import load_model
+    from isostep.sampling.run import sample as draw
+
+    loaded = load_model(model, options.pop("weights"), options["device"], preset)
+    seen = 0.0
+
+    def tell(fraction: float) -> None:
+        nonlocal seen
+        advance(max(0.0, fraction * n - seen))
+        seen = max(seen, fraction * n)
+
+    return draw(loaded, n, trace=int(trace), progress=tell, **options).summary()
+
+
 def parse_options(pairs: list[str]) -> dict[str, Any]:
     """`key=value` pairs; values are JSON where they parse as such, else text."""
-    from isostep.errors import InputError
-
     options = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

@@ -3,8 +3,8 @@
     batch seconds = steps * (seconds of a step) + seconds to decode
     run seconds   = the time at which the last of W workers is done, when each takes the next shard as it gets free
 
-With shards of equal length that is ceil(shards / W) * (seconds of a shard). `simulate` adds what the formula leaves out:
-steps that do not all take the same time, and workers that die, lose their shard and come back after a pause.
+With shards of equal length that is ceil(shards / W) * (seconds of a shard). `simulate` adds what the formula leaves
+out: steps that do not all take the same time, and workers that die, lose their shard and come back after a pause.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from isostep.control.registry import SCHEDULES
 from isostep.errors import InputError
 from isostep.model.model import Model
 from isostep.sampler import SamplerSettings
@@ -29,7 +28,7 @@ from isostep.sampling.shards import pack
 from isostep.sampling.workers import to_line
 
 STEPS = 12  # measured, after two that warm up
-PILOT = 16  # graphs that are followed to the end where steps are not known beforehand
+PILOT = 8  # graphs that are followed to the end, for the steps and the size of a graph
 
 
 @dataclass(frozen=True)
@@ -152,11 +151,6 @@ def simulate(
         last = max(last, at + length)
         heapq.heappush(free, at + length)
     return last
-
-
-def known_steps(settings: SamplerSettings) -> bool:
-    """Whether the number of steps is known before sampling."""
-    return settings.schedule in SCHEDULES and not settings.controller().needs_variation
 
 
 def _peak_memory() -> int:

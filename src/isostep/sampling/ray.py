@@ -1,7 +1,7 @@
 """The same shards on a Ray cluster: one actor per worker, one model copy each, results brought back to the driver.
 
-The workers need Isostep installed, and no shared file system: the model goes out through Ray's object store, shards come
-back as bytes.
+The workers need Isostep installed, and no shared file system: the model goes out through Ray's object store, shards
+come back as bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Actor:
 
 
 class RayCrew:
-    """Workers as actors. `address`: "auto" for the cluster of this machine, or starts one; else where the cluster is."""
+    """Workers as actors. `address`: "auto" is the cluster of this machine, started if there is none."""
 
     def __init__(self, job: Job, address: str, threads: int) -> None:
         self.ray: Any = require("ray", "ray", "--ray")
@@ -59,9 +59,9 @@ class RayCrew:
             except ConnectionError:
                 self.ray.init(include_dashboard=False, **options)
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-            cause = str(error).split("\\n")[0]
+            cause = str(error).split("\n")[0]
             raise InputError(
-                f"cannot reach the Ray cluster {address!r}: {cause}; start one, or use --workers"
+                f"cannot reach the Ray cluster {address!r}: {cause}; start one, or leave out --ray"
             ) from error
 
     def start(self) -> Any:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from isostep.errors import InputError, IsostepError
 from isostep.model.model import Model
 from isostep.model.zoo import load_model
@@ -47,6 +49,8 @@ class Engine:
             # Together the workers use the cores once, not each of them all.
             threads = self.threads or max(1, cores() // self.workers)
             return dispatch(Processes(job, threads), tasks, self.workers, advance)
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
         return run_here(job, tasks, advance)
 
 

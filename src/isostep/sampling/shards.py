@@ -210,7 +210,7 @@ class State:
             return
         if not partial and len(self.made) < self.plan.count:
             raise InputError(
-                f"{self.folder} is not complete: {len(self.made)} of {self.plan.count} shards; repeat the sample command"
+                f"{self.folder} is not complete ({len(self.made)} of {self.plan.count} shards): repeat the command"
             )
         for shard in sorted(self.made):
             task = self.plan.task(shard)
@@ -309,7 +309,7 @@ def _manifest_line(line: bytes) -> Made | Failed | None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Only one process writes into a run folder. The system lets go of the lock when its holder dies, however it does."""
+    """Only one process writes into a run folder. The system drops the lock when its holder dies, however it does."""
     path = folder / LOCK
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,8 @@
     dispatch    hands shards out, one at a time to each worker, tries a lost one again, replaces the dead
     Processes   the crew of this machine: one process per worker, told what to do through a pipe
 
-A worker computes and sends bytes back; the driver alone writes. So a dead worker leaves nothing behind, and no more than
-one shard per worker is in flight.
+A worker computes and sends bytes back; the driver alone writes. So a dead worker leaves nothing behind, and no more
+than one shard per worker is in flight.
 """
 
 from __future__ import annotations

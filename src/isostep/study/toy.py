@@ -1,59 +1,16 @@
-"""A model that needs no training: rings and stars of eight nodes, with the exact estimate of the clean graph.
-
-It serves the demonstration where no model is embedded, and quick checks of studies: its law is known, so a study's
-answer is, too.
-"""
+"""The analytic model and its own law as a reference: quick checks of studies, since the answer is known."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-from torch import Tensor, nn
-
 from isostep.dataset.cache import cache_folder
 from isostep.graph import Graph
 from isostep.metric.graph_reference import GraphReference
-from isostep.model.info import ModelInfo
-from isostep.model.model import Model
-from isostep.network.analytic import Mixture, rings_and_stars
-from isostep.state import GraphState
+from isostep.model.analytic import NAME, NODES
+from isostep.model.analytic import analytic_model as toy_model
 
-NAME, NODES = "rings-and-stars", 8
-
-
-class _Exact(nn.Module):
-    """The mixture's posterior mean in the place of a trained network."""
-
-    def __init__(self, mixture: Mixture) -> None:
-        super().__init__()
-        self.mixture = mixture
-        self.stds = nn.Parameter(torch.stack(list(mixture.stds.values())), requires_grad=False)
-
-    def forward(self, x: Tensor, a: Tensor, mask: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        state = GraphState.of(mask, X=x, A=a)
-        clean = self.mixture(state, t)
-        return clean["X"], clean["A"]
-
-
-def toy_model() -> Model:
-    bridge = {"type": "bridge", "drift_coeff": 0.0, "sigma_0": 1.0, "sigma_1": 0.4}
-    info = ModelInfo.parse(
-        {
-            "name": NAME,
-            "family": "grum",
-            "dataset": NAME,
-            "network": {},
-            "process": {"X": bridge, "A": bridge},
-            "max_nodes": NODES,
-            "features": 1,
-            "node_counts": [[NODES, 1]],
-            "sampler": {"steps": 200, "dvs": {"kappa": 1.0, "gamma": 0.3}},
-            "provenance": {"source": "analytic: two Gaussian patterns", "licence": "Apache-2.0"},
-        },
-        NAME,
-    )
-    return Model(info, _Exact(rings_and_stars(info.processes(), NODES)))
+__all__ = ["NAME", "NODES", "toy_model", "toy_reference"]
 
 
 def toy_reference() -> Path:
