@@ -12,6 +12,10 @@ from isostep.errors import IsostepError
 # One line per command module; each has `register(app)`.
 MODULES = (
     "sample",
+    "calibrate",
+    "runs",
+    "export",
+    "plan",
     "models",
     "train",
     "data",

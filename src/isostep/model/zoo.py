@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from isostep.errors import InputError
+from isostep.model.analytic import NAME as ANALYTIC
+from isostep.model.analytic import analytic_model
 from isostep.model.convert import load_released
 from isostep.model.folder import CARD, load_folder, read_card
 from isostep.model.known import fetched, known_table, models_folder
@@ -53,6 +55,8 @@ def _load(model: str, weights: str | None, preset: str | Path | None) -> Model:
             return load_folder(folder)
     if path.is_file():
         return load_released(path, weights, preset)
+    if model == ANALYTIC:
+        return analytic_model()
     known = known_table()[1].get(model)
     if known is not None:
         if there := fetched(known):
