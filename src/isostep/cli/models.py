@@ -33,15 +33,20 @@ def models(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "where", "family", "dataset", "weights", "sha256", "path", box=None)
+    table = Table(box=None)
+    for header in ("name", "where", "family", "dataset", "weights", "sha256"):
+        table.add_column(header, no_wrap=True)
+    table.add_column("path", overflow="fold")
     for row in rows:
-        place = row.path or f"not here: isostep fetch {row.name}"
-        table.add_row(row.name, row.where, row.family, row.dataset, row.weights, (row.sha256 or "")[:12], place)
+        place = row.path or "not fetched"
+        table.add_row(row.name, row.where, row.family, row.dataset, row.weights, (row.sha256 or "")[:8], place)
     console = Console()
     console.print(table)
     for row in rows:
         if row.problem:
             console.print(f"not usable: {row.problem}", markup=False, highlight=False)
+    if any(row.path is None for row in rows):
+        console.print("`isostep fetch NAME` gets a known one.", highlight=False)
 
 
 def import_model(
