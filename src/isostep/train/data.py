@@ -88,45 +88,46 @@ class TrainData:
 
 
 def load_data(config: DataConfig) -> TrainData:
+    """Graphs of the named dataset; where it has no validation split, a fixed share of training is held out."""
     dataset = load(config.name)
-    train, validation = _split(dataset, config)
+    return _molecules(dataset, config) if dataset.kind == "molecule" else _graphs(dataset, config)
+
+
+def _molecules(dataset: Dataset, config: DataConfig) -> TrainData:
+    spec = dataset.spec
+    if config.features != "atoms" or spec is None:
+        raise InputError(f'{config.name} holds molecules: data.features must be "atoms", got "{config.features}"')
+    train, validation = dataset.encoded("train"), dataset.encoded("val")
+    if not len(validation):
+        kept, held = holdout(len(train), config.holdout)
+        train, validation = train.take(kept), train.take(held)
     counts = dataset.node_counts("train").tolist()
-    if dataset.kind == "molecule":
-        spec = dataset.spec
-        if config.features != "atoms" or spec is None:
-            raise InputError(f'{config.name} holds molecules: data.features must be "atoms", got "{config.features}"')
-        return TrainData(
-            MoleculeSource(train, spec),
-            MoleculeSource(validation, spec),
-            len(spec.atoms),
-            spec.max_nodes,
-            counts,
-            spec,
-            signs=False,
-        )
+    sources = (MoleculeSource(train, spec), MoleculeSource(validation, spec))
+    return TrainData(sources[0], sources[1], len(spec.atoms), spec.max_nodes, counts, spec, signs=False)
+
+
+def _graphs(dataset: Dataset, config: DataConfig) -> TrainData:
     if config.features == "atoms":
         raise InputError(f'{config.name} holds graphs: data.features must be "eigenvectors" or "degree", got "atoms"')
+    train, validation = dataset.split("train"), dataset.split("val")
+    if not validation:
+        kept, held = holdout(len(train), config.holdout)
+        train, validation = [train[i] for i in kept], [train[i] for i in held]
     largest = max(graph.n for graph in (*train, *validation))
     nodes = config.max_nodes or largest
     if nodes < largest:
         raise InputError(f"data.max_nodes is {nodes}, but a graph of {config.name} has {largest} nodes")
-    sources = [TensorSource(encode_graphs(part, nodes, config)) for part in (train, validation)]
-    width = sources[0].graphs.x.shape[-1]
-    return TrainData(*sources, width, nodes, counts, None, signs=config.features == "eigenvectors")
+    first, second = (TensorSource(encode_graphs(part, nodes, config)) for part in (train, validation))
+    counts = dataset.node_counts("train").tolist()
+    signs = config.features == "eigenvectors"
+    return TrainData(first, second, first.graphs.x.shape[-1], nodes, counts, None, signs)
 
 
-def _split(dataset: Dataset, config: DataConfig):
-    """Training and validation parts; the validation split if there is one, else a fixed random share of training."""
-    whole = dataset.encoded("train") if dataset.kind == "molecule" else dataset.split("train")
-    own = dataset.rows("val")
-    if len(own):
-        return whole, dataset.encoded("val") if dataset.kind == "molecule" else dataset.split("val")
-    order = np.random.default_rng(0).permutation(len(whole))
-    cut = max(1, round(len(whole) * config.holdout))
-    kept, held = np.sort(order[cut:]), np.sort(order[:cut])
-    if isinstance(whole, Molecules):
-        return whole.take(kept), whole.take(held)
-    return [whole[i] for i in kept], [whole[i] for i in held]
+def holdout(total: int, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """Indices kept and held out, the same in every run."""
+    order = np.random.default_rng(0).permutation(total)
+    cut = max(1, round(total * share))
+    return np.sort(order[cut:]), np.sort(order[:cut])
 
 
 def encode_graphs(graphs: Sequence[Graph], nodes: int, config: DataConfig) -> Batch:
@@ -136,7 +137,7 @@ def encode_graphs(graphs: Sequence[Graph], nodes: int, config: DataConfig) -> Ba
     width = 2 if config.features == "eigenvectors" else config.degree_classes
     x = np.zeros((len(graphs), nodes, width), np.float32)
     for k, graph in enumerate(graphs):
-        adj[k, : graph.n, : graph.n] = dense = graph.adjacency(np.float32)
+        adj[k, : graph.n, : graph.n] = dense = graph.adjacency()
         mask[k, : graph.n] = 1
         x[k, : graph.n] = (
             eigenvectors(dense) if config.features == "eigenvectors" else degree_classes(dense, config.degree_classes)

@@ -8,7 +8,7 @@ from pathlib import Path
 from isostep.files import replacing
 from isostep.train.loss import Losses
 
-COLUMNS = ("step", "loss", "loss_x", "loss_adj", "val_loss_x", "val_loss_adj", "lr", "seconds")
+COLUMNS: tuple[str, ...] = ("step", "loss", "loss_x", "loss_adj", "val_loss_x", "val_loss_adj", "lr", "seconds")
 
 
 class TrainLog:
@@ -40,8 +40,7 @@ class TrainLog:
         for name in ("loss_x", "loss_adj", "val_loss_x", "val_loss_adj"):
             points = [(int(row["step"]), float(row[name])) for row in self.rows if row.get(name)]
             if points:
-                style = {"marker": "o", "linestyle": "none"} if name.startswith("val") else {"alpha": 0.7}
-                axes.plot(*zip(*points, strict=True), label=name, **style)
+                axes.plot(*zip(*points, strict=True), "o" if name.startswith("val") else "-", label=name)
         if axes.lines:
             axes.legend()
         with replacing(path) as temporary:
