@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
-from isostep.network.fast import FastNetwork, FastSettings
-from tests.network.test_gdss import VARIANTS, graphs
-from tests.network.test_gdss import random_network as gdss_network
+from isostep.errors import InputError
+from isostep.network.fast import FastNetwork, FastSettings, make_groups
+from tests.network import test_gdss, test_grum
+from tests.network.test_gdss import EDGE, NODE, VARIANTS
 
 SIZES = [7, 5, 2, 7, 1, 6, 3, 3, 7, 4, 5]
+GRUM = {"molecules": test_grum.MOLECULES, "graphs": test_grum.GRAPHS}
 
 
 def assert_same(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
@@ -20,14 +24,134 @@ def assert_same(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None
 
 
 def gdss_batch(sizes: list[int] = SIZES, nodes: int = 9) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return *graphs(sizes, nodes, 3), torch.linspace(0.1, 0.9, len(sizes))
+    return *test_gdss.graphs(sizes, nodes, 3), torch.linspace(0.1, 0.9, len(sizes))
+
+
+def counting(fast: FastNetwork) -> list[int]:
+    """Calls of the reference network made from now on, one entry each."""
+    calls: list[int] = []
+    fast.network.register_forward_hook(lambda *_: calls.append(1))
+    return calls
 
 
 @pytest.mark.parametrize("backend", ["torch"])
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name != "mlp attention"])
 @torch.no_grad()
 def test_gdss_equals_the_reference_on_graphs_of_all_sizes(name: str, backend: str) -> None:
-    network, inputs = gdss_network(*VARIANTS[name]), gdss_batch()
+    network, inputs = test_gdss.random_network(*VARIANTS[name]), gdss_batch()
+    expected = network(*inputs)
     fast = FastNetwork(network, FastSettings(backend))
-    assert fast.program(inputs[0]) is not None
+    calls = counting(fast)
+    assert_same(fast(*inputs), expected)
+    assert not calls
+
+
+@pytest.mark.parametrize("nodes", [7, 8, 12])
+@pytest.mark.parametrize("name", GRUM)
+@torch.no_grad()
+def test_grum_without_padding_gives_the_padded_result(name: str, nodes: int) -> None:
+    network, inputs = test_grum.random_network(GRUM[name]), test_grum.batch(tuple(SIZES), nodes)
+    expected = network(*inputs)
+    fast = FastNetwork(network, FastSettings("torch"))
+    calls = counting(fast)
+    assert_same(fast(*inputs), expected)
+    assert not calls
+
+
+@torch.no_grad()
+def test_grum_padding_matters_so_that_the_test_above_can_fail() -> None:
+    network = test_grum.random_network(test_grum.MOLECULES)
+    x, adj, mask, t = test_grum.batch((5, 5), 7)
+    cut = network(x[:, :5], adj[:, :5, :5], mask[:, :5], t)[0]
+    assert (network(x, adj, mask, t)[0][:, :5] - cut).abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_a_mask_with_holes() -> None:
+    x, adj, mask, t = gdss_batch([9, 8, 8, 5])
+    mask[:, 3] = 0
+    x, adj = x * mask[:, :, None], adj * mask[:, :, None] * mask[:, None, :]
+    network = test_gdss.random_network(NODE, EDGE)
+    assert_same(FastNetwork(network)(x, adj, mask, t), network(x, adj, mask))
+    grum = test_grum.random_network({**test_grum.MOLECULES, "input_dims": {"X": 3, "E": 2, "y": 1}, **WIDTH_3})
+    fast = FastNetwork(grum)
+    calls = counting(fast)
+    assert_same(fast(x, adj, mask, t), grum(x, adj, mask, t))
+    assert len(calls) == 2
+
+
+WIDTH_3: dict[str, Any] = {"output_dims": {"X": 3, "E": 2, "y": 0}}
+
+
+@torch.no_grad()
+def test_a_graph_that_is_not_finite_spoils_no_other() -> None:
+    for network, inputs in (
+        (test_gdss.random_network(NODE, EDGE), gdss_batch()),
+        (test_grum.random_network(test_grum.MOLECULES), test_grum.batch(tuple(SIZES), 8)),
+    ):
+        fast = FastNetwork(network)
+        clean = fast(*inputs)
+        inputs[1][3, 0, 1] = inputs[1][3, 1, 0] = float("nan")
+        spoilt = fast(*inputs)
+        others = torch.arange(len(SIZES)) != 3
+        assert_same(tuple(out[others] for out in spoilt), tuple(out[others] for out in clean))
+        assert not spoilt[1][3].isfinite().all()
+
+
+def test_training_gradients_and_other_types_go_to_the_reference() -> None:
+    network, inputs = test_gdss.random_network(NODE, EDGE), gdss_batch()
+    fast = FastNetwork(network)
+    calls = counting(fast)
+    fast(*inputs)[0].sum().backward()
+    assert all(parameter.grad is not None for parameter in network.x.parameters())
+    with torch.no_grad():
+        network.train()
+        fast(*inputs)
+        network.eval().double()
+        fast(*(value.double() for value in inputs))
+    assert len(calls) == 3
+
+
+@torch.no_grad()
+def test_mlp_attention_goes_to_the_reference() -> None:
+    network, inputs = test_gdss.random_network(*VARIANTS["mlp attention"]), gdss_batch()
+    assert FastNetwork(network)(*inputs)[1].equal(network(*inputs)[1])
+
+
+@torch.no_grad()
+def test_new_weights_are_noticed() -> None:
+    network, inputs = test_gdss.random_network(NODE, EDGE), gdss_batch()
+    fast = FastNetwork(network)
+    before = fast(*inputs)[1]
+    network.load_state_dict({name: value * 1.1 for name, value in network.state_dict().items()})
     assert_same(fast(*inputs), network(*inputs))
+    assert not before.allclose(network(*inputs)[1], rtol=1e-3)
+
+
+@torch.no_grad()
+def test_bfloat16_is_near() -> None:
+    network, inputs = test_gdss.random_network(NODE, EDGE), gdss_batch()
+    exact, rough = network(*inputs), FastNetwork(network, FastSettings("torch", "bfloat16"))(*inputs)
+    for one, other in zip(rough, exact, strict=True):
+        assert one.dtype == torch.float32
+        assert 1e-5 < (one - other).norm() / other.norm() < 0.1
+
+
+@torch.no_grad()
+def test_groups_hold_every_graph_once_and_waste_little() -> None:
+    program = FastNetwork(test_gdss.random_network(NODE, EDGE)).program(torch.zeros(1))
+    assert program is not None
+    sizes = torch.randint(4, 39, (600,), generator=torch.Generator().manual_seed(1))
+    groups = make_groups(torch.arange(40) < sizes[:, None], program)
+    assert groups is not None
+    assert torch.cat([group.rows for group in groups]).sort()[0].equal(torch.arange(600))
+    for rows, nodes, mask in groups:
+        assert int(sizes[rows].max()) == nodes
+        assert (mask is None) == bool((sizes[rows] == nodes).all())
+    assert sum(len(group.rows) * group.nodes**2 for group in groups) < 1.2 * int(sizes.square().sum())
+
+
+@pytest.mark.parametrize(("backend", "precision"), [("cuda", "float32"), ("torch", "int8")])
+def test_unknown_settings_are_named(backend: str, precision: str) -> None:
+    with pytest.raises(InputError, match=r"cuda|int8"):
+        FastSettings(backend, precision)

@@ -20,7 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from isostep.errors import InputError, require
-from isostep.network import fast_gdss
+from isostep.network import fast_gdss, fast_grum
+from isostep.network.gdss import GdssNetwork
+from isostep.network.grum import GrumNetwork
 
 BACKENDS = ("auto", "reference", "torch", "numba")
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -29,9 +31,20 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": t
 class Program(Protocol):
     """A network with its weights prepared."""
 
-    overhead: int  # of one call, in units of n^2 of one graph
-    cells: int  # most graphs * n^2 of one call: temporaries then fit a second-level cache
-    takes_mask: bool  # whether graphs of different sizes may share a call
+    @property
+    def overhead(self) -> int:
+        """Fixed cost of one call, in units of n^2 of one graph."""
+        ...
+
+    @property
+    def cells(self) -> int:
+        """Most graphs * n^2 of one call: what keeps temporaries in cache."""
+        ...
+
+    @property
+    def takes_mask(self) -> bool:
+        """Whether graphs of different sizes may share a call."""
+        ...
 
     def __call__(self, x: Tensor, adj: Tensor, mask: Tensor | None, t: Tensor, padding: int) -> tuple[Tensor, Tensor]:
         """Outputs for x (B, n, F), adj (B, n, n), t (B,), masked; `mask` (B, n) is None where all nodes are real.
@@ -109,8 +122,11 @@ def choose_program(network: nn.Module, settings: FastSettings) -> Program | None
     """The fastest program that computes `network` on the device its weights are on."""
     if settings.backend == "reference":
         return None
-    if fast_gdss.can_fold(network):
-        return fast_gdss.fold(network, PRECISIONS[settings.precision])  # type: ignore[arg-type]
+    dtype = PRECISIONS[settings.precision]
+    if isinstance(network, GdssNetwork) and fast_gdss.can_fold(network):
+        return fast_gdss.fold(network, dtype)
+    if isinstance(network, GrumNetwork):
+        return fast_grum.fold(network, dtype)
     return None
 
 
@@ -125,9 +141,10 @@ def make_groups(mask: Tensor, program: Program) -> list[Group] | None:
     sizes, counts = sizes.flip(0).tolist(), counts.flip(0).tolist()
     groups, start = [], 0
     for first, end in _merge(sizes, counts, program):
-        n, rows = sizes[first], order[start : start + sum(counts[first:end])]
+        rows = order[start : start + sum(counts[first:end])]
         start += len(rows)
-        for part in rows.chunk(-(-len(rows) * n * n // program.cells)):
+        for part in rows.chunk(-(-len(rows) * sizes[first] ** 2 // program.cells)):
+            n = int(extents[part[0]])
             real = mask[part, :n]
             groups.append(Group(part, n, None if bool(real.all()) else real))
     return groups

@@ -114,10 +114,8 @@ def fold(network: GdssNetwork, dtype: torch.dtype = torch.float32) -> FoldedGdss
     )
 
 
-def can_fold(network: object) -> bool:
-    """Whether a network is one this module runs: GDSS with graph convolutions for Q and K."""
-    if not isinstance(network, GdssNetwork):
-        return False
+def can_fold(network: GdssNetwork) -> bool:
+    """Whether this module can run the network: Q and K are graph convolutions, as in every released file."""
     layers: list[Any] = [*network.adj.layers, *([] if isinstance(network.x, ScoreNetworkX) else network.x.layers)]
     return all(attention.conv == "GCN" for layer in layers for attention in layer.attn)
 
