@@ -38,7 +38,7 @@ def test_info_and_prepare_report_the_same_dataset(tmp_path):
     prepared = json.loads(run("prepare", "planar-small", "--json").stdout)
     assert {key: prepared[key] for key in info} == info
     assert prepared["cache"].startswith(str(tmp_path / "cache"))
-    assert "16 to 20" in run("info", "planar-small").stdout
+    assert "10 to 12" in run("info", "planar-small").stdout
 
 
 def test_a_folder_can_be_named(tmp_path):

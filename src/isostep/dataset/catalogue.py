@@ -64,11 +64,11 @@ CATALOGUE = {
     "enzymes": Entry("protein graphs, 10-125 nodes", "enzymes"),
     "grid": Entry("two-dimensional grids, 110-361 nodes", "grid"),
     "planar-small": Entry(
-        "planar graphs of 16-20 nodes",
+        "planar graphs of 10-12 nodes",
         "planar_small",
         in_order(1024, 128, 128),
-        generate=lambda: generate_planar(1280, (16, 20), seed=0),
-        recipe="Delaunay graphs of 16-20 points, seed 0",
+        generate=lambda: generate_planar(1280, (10, 12), seed=0),
+        recipe="Delaunay graphs of 10-12 points, seed 0",
     ),
     "sbm-small": Entry(
         "stochastic block model, 2-3 communities of 8-12 nodes",
