@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
@@ -58,4 +59,4 @@ def load_folder(folder: str | Path) -> Model:
         cause = str(error).split("\n")[0]
         raise InputError(f"{path} is not a safetensors file: {cause}; copy it again") from error
     with located(str(folder)):
-        return Model.of(info, weights)
+        return replace(Model.of(info, weights), home=folder)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from isostep.state import GraphState
 class Model:
     info: ModelInfo
     network: nn.Module
+    home: Path | None = None  # the model's folder: measured properties are kept there
 
     @staticmethod
     def of(info: ModelInfo, weights: Mapping[str, Tensor]) -> Model:
@@ -60,7 +62,7 @@ class Model:
         return next(self.network.parameters()).device
 
     def to(self, device: torch.device | str) -> Model:
-        return Model(self.info, self.network.to(device))
+        return replace(self, network=self.network.to(device))
 
     def fingerprint(self) -> str:
         """A digest of the card and the weights: what a measured property of the model is filed under."""

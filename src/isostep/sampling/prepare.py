@@ -13,7 +13,6 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +25,7 @@ from isostep.model.model import Model
 from isostep.sampler import SamplerSettings
 from isostep.sampling.run_batch import sample_batch
 
+Tell = Callable[[str], None]
 PILOT_SEED = 0x150_57E9  # pilot graphs are nobody's samples
 
 
@@ -56,27 +56,38 @@ def pilot_for(
     model: Model,
     settings: SamplerSettings,
     plan: PilotPlan | None = None,
-    folder: Path | None = None,
     fresh: bool = False,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
 ) -> Pilot:
     """The stored pilot of this model, solver and corrector, or a new one, stored."""
     plan = plan or PilotPlan()
-    path = pilot_path(model, settings, plan, folder)
-    if path.is_file() and not fresh:
-        return Pilot.from_dict(read_json(path))
-    if tell:
-        tell(f"calibrating on {plan.graphs} graphs, {plan.steps} steps")
-    pilot = measure_pilot(model, settings, plan)
-    write_json(path, {"model": model.info.name, "settings": _physics(settings), **pilot.to_dict()}, indent=None)
-    return pilot
+    key = [_physics(settings), plan.graphs, plan.steps]
+
+    def measure() -> dict[str, Any]:
+        if tell:
+            tell(f"calibrating on {plan.graphs} graphs, {plan.steps} steps")
+        return {"settings": _physics(settings), **measure_pilot(model, settings, plan).to_dict()}
+
+    return Pilot.from_dict(_stored(model, "pilot", key, measure, fresh))
 
 
-def pilot_path(model: Model, settings: SamplerSettings, plan: PilotPlan, folder: Path | None = None) -> Path:
-    """Named by everything the pilot depends on."""
-    key = json.dumps([model.fingerprint(), _physics(settings), plan.graphs, plan.steps], sort_keys=True)
-    name = f"pilot-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
-    return (folder or cache_folder() / "calibration") / name
+def _stored(model: Model, what: str, key: Any, measure: Callable[[], dict[str, Any]], fresh: bool = False) -> Any:
+    """A measured record, filed under the model's fingerprint and `key`: in the model's folder, else in the cache."""
+    digest = hashlib.sha256(json.dumps([model.fingerprint(), key], sort_keys=True).encode()).hexdigest()
+    name = f"{what}-{digest[:16]}.json"
+    places = [folder / name for folder in (model.home, cache_folder() / "calibration") if folder is not None]
+    found = next((place for place in places if place.is_file()), None)
+    if found is not None and not fresh:
+        return read_json(found)
+    record = {"model": model.info.name, **measure()}
+    for place in places:
+        try:
+            write_json(place, record, indent=None)
+            break
+        except InputError:  # a folder that cannot be written: the next place
+            if place == places[-1]:
+                raise
+    return record
 
 
 def _physics(settings: SamplerSettings) -> dict[str, Any]:
@@ -89,7 +100,7 @@ def prepare(
     settings: SamplerSettings,
     calls: int | None = None,
     plan: PilotPlan | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
 ) -> SamplerSettings:
     """Settings with everything measured filled in: a step count or kappa for a budget, times for arclength."""
     if calls is not None:
@@ -114,7 +125,7 @@ def fit_budget(
     settings: SamplerSettings,
     calls: int,
     plan: PilotPlan | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
 ) -> SamplerSettings:
     """Settings that make `calls` network calls per graph (on average, for DVS with a clock per graph)."""
     per_step = settings.make_solver().calls_per_step
@@ -124,16 +135,19 @@ def fit_budget(
     settings = settings.model_copy(update={"steps": steps})
     if settings.schedule != "dvs":
         return settings
-    key = json.dumps([model.fingerprint(), settings.model_dump(mode="json"), calls], sort_keys=True)
-    path = cache_folder() / "calibration" / f"kappa-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
-    if path.is_file():
-        kappa = float(read_json(path)["kappa"])
-    else:
+
+    def search() -> dict[str, Any]:
         if tell:
             tell(f"searching kappa for {calls} calls")
-        kappa = _search_kappa(model, settings, steps, plan or PilotPlan())
-        write_json(path, {"model": model.info.name, "calls": calls, "kappa": kappa})
-    return _with_kappa(settings, kappa)
+        return {"calls": calls, "kappa": _search_kappa(model, settings, steps, plan or PilotPlan())}
+
+    record = _stored(model, "kappa", [settings.model_dump(mode="json"), calls], search)
+    try:
+        return _with_kappa(settings, float(record["kappa"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"a stored kappa is damaged: {error}; delete the kappa-*.json files beside the model"
+        ) from error
 
 
 def _with_kappa(settings: SamplerSettings, kappa: float) -> SamplerSettings:
