@@ -1,0 +1,71 @@
+"""Settings measured on a pilot: stored, reused, and what they promise about network calls."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from isostep.errors import InputError
+from isostep.model.zoo import load_model
+from isostep.sampler import resolve
+from isostep.sampling.prepare import PilotPlan, fit_budget, pilot_for, prepare
+from isostep.sampling.run import sample
+from tests.conftest import FIXTURES
+
+PLAN = PilotPlan(graphs=4, steps=20)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model(FIXTURES / "grum" / "mol.pth", weights="raw")
+
+
+def test_arclength_makes_exactly_the_steps_asked_for(model):
+    settings = resolve(model.info.sampler, schedule="arclength", steps=9)
+    ready = prepare(model, settings, plan=PLAN)
+    times = ready.schedule_options["times"]
+    assert len(times) == 10
+    assert ready.controller().steps == 9
+    result = sample(model, 3, settings=ready)
+    assert result.solution.calls.tolist() == [9, 9, 9]
+    assert not result.settings.couples_graphs
+
+
+def test_a_calibration_is_stored_beside_the_model_and_reused(model, tmp_path):
+    at_home = replace(model, home=tmp_path)
+    settings = resolve(model.info.sampler, schedule="arclength", steps=5)
+    first = pilot_for(at_home, settings, PLAN)
+    [stored] = tmp_path.glob("pilot-*.json")
+    record = json.loads(stored.read_text())
+    record["calls"] = 12345
+    stored.write_text(json.dumps(record))
+    assert first.calls == PLAN.steps
+    assert pilot_for(at_home, settings, PLAN).calls == 12345  # read back, not measured again
+    assert pilot_for(at_home, settings, PLAN, fresh=True).calls == PLAN.steps
+    stored.write_text("{")
+    with pytest.raises(InputError, match="not valid JSON"):
+        pilot_for(at_home, settings, PLAN)
+
+
+def test_a_budget_is_kept_by_grids_and_met_by_dvs(model):
+    heun = resolve(model.info.sampler, schedule="uniform", solver="heun")
+    assert fit_budget(model, heun, 31).steps == 15  # two calls a step
+    with pytest.raises(InputError, match="less than one step"):
+        fit_budget(model, heun, 1)
+    dvs = resolve(model.info.sampler, schedule="dvs", clock="graph")
+    result = sample(model, 8, settings=fit_budget(model, dvs, 40, PLAN))
+    assert float(result.solution.calls.double().mean()) == pytest.approx(40, rel=0.1)
+
+
+def test_refilled_slots_give_the_same_graphs_with_fewer_idle_rows(model):
+    settings = resolve(model.info.sampler, schedule="dvs", clock="graph", steps=15)
+    queue = sample(model, 7, settings=settings, batch_size=3)
+    whole = sample(model, 7, settings=settings, batch_size=7)
+    assert torch.allclose(queue.tensors["A"], whole.tensors["A"], atol=1e-5)
+    assert queue.solution.steps.tolist() == whole.solution.steps.tolist()
+    assert queue.solution.index.tolist() == list(range(7))
+    # Three slots never wait for the slowest of three: less than ceil(7/3) batches of the slowest graph.
+    assert queue.batch_calls < 3 * int(whole.solution.steps.max())
