@@ -94,10 +94,10 @@ def _fewer_rows(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda path: path.write_bytes(b"not an archive"), "not a graph reference"),
-        (lambda path: path.write_bytes(path.read_bytes()[:200]), "not a graph reference"),
-        (lambda path: np.savez(path, version=np.array(1)), "not a graph reference"),
-        (lambda path: np.savez(path, version=np.array([{}], dtype=object)), "not a graph reference"),
+        (lambda path: path.write_bytes(b"not an archive"), "not a reference file"),
+        (lambda path: path.write_bytes(path.read_bytes()[:200]), "not a reference file"),
+        (lambda path: np.savez(path, version=np.array(1)), "not a reference file"),
+        (lambda path: np.savez(path, version=np.array([{}], dtype=object)), "not a reference file"),
         (lambda path: path.unlink(), "cannot read .*No such file"),
         (_another_version, "version 99, expected 1"),
         (_fewer_rows, "another number of graphs"),

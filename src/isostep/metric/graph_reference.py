@@ -7,8 +7,6 @@ edges of a graph as gaps between the ascending numbers i n + j, so that a benchm
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +17,7 @@ import numpy as np
 from isostep.errors import InputError
 from isostep.files import replacing
 from isostep.graph import Graph
+from isostep.metric.archive import opened
 from isostep.metric.base import Metric, evaluate_metric
 from isostep.metric.graph_statistics import STATISTICS, Statistic, describe
 
@@ -76,17 +75,12 @@ class GraphReference:
     @staticmethod
     def load(path: str | Path) -> GraphReference:
         """Read what `save` wrote."""
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                if int(arrays["version"]) != VERSION:
-                    raise ValueError(f"version {int(arrays['version'])}, expected {VERSION}")
-                floors = {str(key): float(value) for key, value in json.loads(str(arrays["floors"])).items()}
-                test, train = (_unpack(arrays, split) for split in SPLITS)
-                tables: Tables = {(split, name): arrays[f"{split}/{name}"] for split in SPLITS for name in STATISTICS}
-        except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror or error}; check the path") from error
-        except (KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(f"{path} is not a graph reference: {error}; fit it again") from error
+        with opened(path) as arrays:
+            if int(arrays["version"]) != VERSION:
+                raise InputError(f"{path} has version {int(arrays['version'])}, expected {VERSION}; fit it again")
+            floors = {str(key): float(value) for key, value in json.loads(str(arrays["floors"])).items()}
+            test, train = (_unpack(arrays, split) for split in SPLITS)
+            tables: Tables = {(split, name): arrays[f"{split}/{name}"] for split in SPLITS for name in STATISTICS}
         reference = GraphReference(test, train, tables, floors=floors)
         if any(len(table) != len(reference.graphs(split)) for (split, _), table in tables.items()):
             raise InputError(f"{path} has statistics for another number of graphs; fit it again")
