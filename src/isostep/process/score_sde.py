@@ -157,7 +157,8 @@ class VP(ScoreSde):
 
     def half_step(self, s: Tensor, h: Tensor) -> Marginal:
         c = h * (2 * self.beta_min + (2 * s + h) * (self.beta_max - self.beta_min)) / 4
-        return Marginal(torch.exp(-c), (-torch.expm1(2 * c)).sqrt())
+        # With few steps the last half step starts beyond s = 0, where the variance would be negative.
+        return Marginal(torch.exp(-c), (-torch.expm1(2 * c)).clamp_min(0.0).sqrt())
 
 
 @dataclass(frozen=True)
