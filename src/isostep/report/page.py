@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,8 +82,9 @@ def _lead(study: Study, comparison: dict[str, Any]) -> str:
     """What was run, and what came out, in words."""
     model = study.record["model"]
     seeds = max(len(arm["seeds"]) for arm in comparison["arms"])
+    source = model["source"].split(", sha256")[0]
     about = (
-        f"{model['name']} ({model['source']}); {comparison['n']} {model['kind']}s for each of {seeds} "
+        f"{model['name']} ({source}); {comparison['n']} {model['kind']}s for each of {seeds} "
         f"seed{'s' * (seeds != 1)}; reference {study.record['reference']['name']}"
     )
     lines = [line for arm in comparison["arms"] if (line := finding(arm))]
@@ -104,7 +106,8 @@ def finding(arm: dict[str, Any]) -> str:
 
 
 def _comparison(comparison: dict[str, Any], plots: dict[str, Figure], extra: list[Table]) -> str:
-    tables = "".join(_table(table) for table in [*extra, summary_table(comparison)])
+    # Their notes stand at the top of the page.
+    tables = "".join(_table(replace(table, notes=())) for table in extra) + _table(summary_table(comparison))
     differences = difference_table(comparison)
     detail = f"<h3>{html.escape(differences.title)}</h3>{_table(differences)}" if differences.rows else ""
     return tables + _figure(plots, "differences", narrow=True) + detail
@@ -137,12 +140,12 @@ def _figure(plots: dict[str, Figure], name: str, narrow: bool = False) -> str:
 
 def _snapshots(study: Study) -> str:
     """The same graph (same seed and index) at the same times, one strip per arm."""
-    strips = []
+    strips, which = [], None
     for k, arm in list(enumerate(study.plan.arms))[:SHOWN_ARMS]:
         path = study.path(k)
         if path is None:
             continue
-        which = _liveliest(path["pictures"])
+        which = _liveliest(path["pictures"]) if which is None else which
         last = picture_graph(path["pictures"][-1][which])
         spots, colour = layout(last), groups(last)
         tiles = []

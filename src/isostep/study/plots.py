@@ -73,7 +73,7 @@ def differences(comparison: dict[str, Any]) -> Figure | None:
     axis.axvline(0, color=INK, lw=0.8)
     centres = [np.mean([places[a, n] for a in arms]) for n in names]
     axis.set_yticks(centres, [f"{n} {ARROW[comparison['better'][n]]}" for n in names])
-    axis.invert_yaxis()
+    axis.set_ylim(max(places.values()) + 0.7, -0.7)
     axis.set_xlabel(f"difference to {comparison['arms'][0]['baseline']}, % of its mean (95 % interval)")
     _legend(axis)
     return figure
@@ -255,7 +255,7 @@ def _panels(count: int, width: float | None = None, height: float = 2.9) -> tupl
             axis.spines[side].set_visible(False)
         for side in ("left", "bottom"):
             axis.spines[side].set_color(INK)
-        axis.tick_params(colors=INK, labelsize=9)
+        axis.tick_params(which="both", colors=INK, labelsize=9)
         axis.xaxis.label.set_color(INK)
         axis.yaxis.label.set_color(INK)
     return figure, axes

@@ -1,0 +1,122 @@
+"""The report page: every figure is there, nothing is said on the console, nothing leaves the file."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from isostep.files import write_json
+from isostep.report.draw import layout, molecule_3d, molecule_svg, picture_graph
+from isostep.report.page import write_report
+from isostep.study.compare import compare_arms, load_study
+from tests.report.browser import open_page
+
+FIGURES = ("differences", "frontier", "step-size", "information", "variation", "convergence")
+SMILES = ["CCO", "C1CC1N", "CC(=O)O", "c1ccco1", "C#N", "OC1CNC1", "CC(C)C=O"]
+
+
+@pytest.fixture(scope="module")
+def graph_page(toy_study, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    write_report(path, toy_study, compare_arms(toy_study))
+    return path
+
+
+@pytest.fixture(scope="module")
+def molecule_page(toy_study, tmp_path_factory):
+    """The same study told as one of molecules: the page knows only the JSON."""
+    folder = tmp_path_factory.mktemp("molecules")
+    record = json.loads((toy_study.store.folder / "study.json").read_text())
+    record["model"]["kind"] = "molecule"
+    write_json(folder / "study.json", record)
+    for k, arm in enumerate(record["arms"]):
+        for seed, key in arm["cells"].items():
+            cell = toy_study.cells[k][int(seed)]
+            write_json(folder / "cells" / f"{key}.json", cell)
+            run = folder / "runs" / cell["run"]
+            run.mkdir(parents=True)
+            lines = (f"{smiles}\t{i}\t1\n" for i, smiles in enumerate(["", *SMILES]))
+            (run / "molecules.smi").write_text("".join(lines))
+    study = load_study(folder)
+    path = folder / "report.html"
+    write_report(path, study, compare_arms(study))
+    return path
+
+
+def test_figures_are_there_and_nothing_leaves(graph_page, tmp_path):
+    page = open_page(graph_page, tmp_path)
+    assert page.console == []
+    assert page.requests == []
+    for name in FIGURES:
+        figure = re.search(rf'<figure id="figure-{name}".*?</figure>', page.dom, re.S)
+        assert figure, name
+        assert len(re.findall(r"<path|<use", figure[0])) > 10
+    assert page.dom.count("t = 0.0<") == 2  # one strip of snapshots per arm
+    assert page.dom.count("t = 1.0<") == 2
+    assert len(re.findall(r'class="graph', page.dom)) == 2 * 6 + 2 * 12
+    assert "not distinguishable" in page.dom
+    assert "Repeat it" in page.dom
+
+
+def test_molecules_are_drawn_flat_and_in_three_dimensions(molecule_page, tmp_path):
+    page = open_page(molecule_page, tmp_path)
+    assert page.console == []
+    assert page.requests == []
+    assert page.dom.count('class="molecule"') == 2 * len(SMILES)
+    widths = re.findall(r"<canvas[^>]*?width=\"(\d+)\"", page.dom)  # the viewer sets it when it draws
+    assert len(widths) == 6
+    assert all(int(width) > 50 for width in widths)
+
+
+def test_the_check_sees_a_page_that_asks_the_network(graph_page, tmp_path):
+    """The guard itself: without the content policy and with a foreign picture, a request and a console line appear."""
+    text = graph_page.read_text()
+    text = re.sub(r"<meta http-equiv[^>]*>", "", text)
+    leaky = tmp_path / "leaky.html"
+    script = "<script>console.error('seen')</script>"
+    leaky.write_text(text.replace("<main>", f'<main><img src="http://127.0.0.1:9/x.png">{script}'))
+    page = open_page(leaky, tmp_path)
+    assert page.requests == ["http://127.0.0.1:9/x.png"]
+    assert any("seen" in line for line in page.console)
+
+
+def test_the_file_names_no_outside_source(graph_page, molecule_page):
+    for path in (graph_page, molecule_page):
+        text = path.read_text()
+        assert "default-src 'none'" in text
+        links = re.findall(r'(?:src|href)="([^"]*)"', text) + re.findall(r"url\(([^)]*)\)", text)
+        assert all(link.startswith(("#", "data:")) for link in links)
+
+
+def test_ids_are_unique(graph_page):
+    ids = re.findall(r'\bid="([^"]+)"', graph_page.read_text())
+    assert len(ids) == len(set(ids))
+
+
+def test_text_from_outside_is_escaped(toy_study, tmp_path):
+    comparison = compare_arms(toy_study)
+    comparison["title"] = "<script>alert(1)</script>"
+    write_report(tmp_path / "r.html", toy_study, comparison)
+    assert "<script>alert" not in (tmp_path / "r.html").read_text()
+
+
+def test_layout_stays_in_the_square_and_places_every_node():
+    cases = ([], [[0, 1, 1]], [[0, 1, 1], [1, 2, 1], [3, 4, 1]], [[i, j, 1] for i in range(6) for j in range(i)])
+    for edges in cases:
+        spots = layout(picture_graph({"n": 6, "edges": edges}))
+        assert spots.shape == (6, 2)
+        assert spots.min() >= -1e-9
+        assert spots.max() <= 1 + 1e-9
+
+
+def test_a_conformer_has_bonds_of_chemical_length():
+    molecule = molecule_3d("CCO")
+    assert molecule is not None
+    assert sorted(molecule["atoms"]) == ["C", "C"] + ["H"] * 6 + ["O"]
+    for i, j, _ in molecule["bonds"]:
+        length = sum((a - b) ** 2 for a, b in zip(molecule["xyz"][i], molecule["xyz"][j], strict=True)) ** 0.5
+        assert 0.9 < length < 1.7
+    assert molecule_3d("not a molecule") is None
+    assert molecule_svg("") is None

@@ -1,0 +1,178 @@
+"""Studies: resumable, paired, tables and plots from JSON alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from isostep.errors import InputError
+from isostep.files import read_json, write_json
+from isostep.graph import read_graphs
+from isostep.study.compare import compare_arms, load_study, run_plan
+from isostep.study.output import write_outputs
+from isostep.study.plan import Arm, parse_counts, parse_seeds, product_arms
+from isostep.study.tables import difference_table, long_csv, summary_table
+from isostep.study.toy import toy_model
+
+
+def _times(folder) -> dict[str, int]:
+    return {str(p): p.stat().st_mtime_ns for p in folder.rglob("*.json") if p.name not in ("study.json",)}
+
+
+def test_a_repeated_run_computes_nothing(toy_plan, toy_study):
+    before = _times(toy_study.store.folder)
+    told: list[str] = []
+    again = run_plan(toy_plan, toy_study.store.folder, toy_model(), told.append)
+    assert told == []
+    assert _times(toy_study.store.folder) == before
+    assert compare_arms(again) == compare_arms(toy_study)
+
+
+def test_a_lost_cell_alone_is_computed_again_without_sampling(toy_plan, toy_study):
+    key = toy_study.record["arms"][1]["cells"]["2"]
+    kept = toy_study.store.read_cell(key)
+    toy_study.store.cell(key).unlink()
+    runs = _times(toy_study.store.folder / "runs")
+    told: list[str] = []
+    run_plan(toy_plan, toy_study.store.folder, toy_model(), told.append)
+    assert told == ["dvs, seed 2"]
+    assert toy_study.store.read_cell(key) == kept
+    assert _times(toy_study.store.folder / "runs") == runs
+
+
+def test_other_settings_have_other_keys(toy_plan, toy_study):
+    keys = {key for arm in toy_study.record["arms"] for key in arm["cells"].values()}
+    assert len(keys) == 6
+    more = toy_plan.model_copy(update={"n": 13, "seeds": (0,), "arms": toy_plan.arms[:1]})
+    study = run_plan(more, toy_study.store.folder, toy_model())
+    assert not keys & set(study.record["arms"][0]["cells"].values())
+    run_plan(toy_plan, toy_study.store.folder, toy_model())  # the folder describes the fixture's study again
+
+
+def test_identical_arms_have_identical_graphs_and_are_not_distinguishable(toy_plan, tmp_path):
+    arm = toy_plan.arms[0]
+    twin = Arm(name="twin", chosen={**arm.chosen, "max_steps": 99_999})
+    plan = toy_plan.model_copy(update={"arms": (arm, twin), "noise": "path", "seeds": (0, 1)})
+    study = run_plan(plan, tmp_path, toy_model())
+    comparison = compare_arms(study)
+    for metric in comparison["arms"][1]["metrics"].values():
+        assert metric["test"]["verdict"] == "not distinguishable"
+        assert metric["test"]["difference"] == 0
+    folders = [tmp_path / "runs" / study.cells[k][0]["run"] for k in (0, 1)]
+    assert folders[0] != folders[1]
+    first, second = (read_graphs(folder / "graphs.jsonl") for folder in folders)
+    assert [g.to_json() for g in first] == [g.to_json() for g in second]
+
+
+def test_a_planted_difference_is_found(toy_plan, tmp_path):
+    """Two steps from noise to data against forty: the degrees must be worse, and the study says so."""
+    plan = toy_plan.model_copy(
+        update={
+            "arms": (
+                Arm(name="40", chosen={"schedule": "uniform", "steps": 40}),
+                Arm(name="2", chosen={"schedule": "uniform", "steps": 2}),
+            ),
+            "seeds": (0, 1, 2, 3),
+            "n": 40,
+        }
+    )
+    comparison = compare_arms(run_plan(plan, tmp_path, toy_model()))
+    verdicts = {name: m["test"]["verdict"] for name, m in comparison["arms"][1]["metrics"].items()}
+    assert "worse" in verdicts.values()
+    assert "better" not in verdicts.values()
+
+
+def test_budgets_count_calls(toy_plan, tmp_path):
+    arms = product_arms(["uniform", "dvs"], ["heun"], [20], None)
+    plan = toy_plan.model_copy(update={"arms": arms, "seeds": (0,)})
+    comparison = compare_arms(run_plan(plan, tmp_path, toy_model()))
+    grid, adaptive = comparison["arms"]
+    assert grid["calls"]["mean"] == 20
+    assert grid["steps"]["mean"] == 10
+    assert 0 < adaptive["calls"]["mean"] <= 22  # the pilot of 16 graphs holds the budget; this set may differ a little
+    assert "pilot" in adaptive["note"]
+    told: list[str] = []
+    run_plan(plan, tmp_path, toy_model(), told.append)
+    assert told == []
+
+
+def test_tables_and_plots_come_from_the_json_alone(toy_study, tmp_path):
+    study = load_study(toy_study.store.folder)
+    comparison = write_outputs(study)
+    folder = study.store.folder
+    assert read_json(folder / "comparison.json")["arms"][0]["name"] == "uniform"
+    rows = list(csv.DictReader(io.StringIO(long_csv(comparison))))
+    assert len(rows) == 2 * len(study.metrics)
+    for row in rows:
+        values = comparison["arms"][["uniform", "dvs"].index(row["arm"])]["metrics"][row["metric"]]["values"].values()
+        assert float(row["mean"]) == pytest.approx(sum(values) / 3)
+    assert summary_table(comparison).markdown().count("\n| ") >= 3
+    assert r"\begin{tabular}{lrrr" in (folder / "comparison.tex").read_text()
+    assert len(difference_table(comparison).rows) == len(study.metrics)
+    for name in ("differences", "frontier", "step-size", "information", "variation", "convergence"):
+        assert (folder / "plots" / f"{name}.svg").stat().st_size > 2000
+        assert (folder / "plots" / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_recorded_path_is_consistent(toy_study):
+    path = toy_study.path(1)
+    trace = path["trace"]
+    steps = toy_study.cells[1][0]["steps"]
+    assert len(trace["t"]) == steps
+    assert sum(trace["dt"]) == pytest.approx(1.0, abs=1e-6)
+    assert path["times"][0] == 0
+    assert path["times"][-1] == 1
+    final = toy_study.cells[1][0]["metrics"]
+    assert path["metrics"]["1.00"] == pytest.approx(final)
+
+
+def test_a_damaged_cell_and_an_empty_folder_are_told_in_one_line(toy_plan, tmp_path):
+    with pytest.raises(InputError, match=r"no study\.json"):
+        load_study(tmp_path)
+    plan = toy_plan.model_copy(update={"arms": toy_plan.arms[:1], "seeds": (0,)})
+    study = run_plan(plan, tmp_path, toy_model())
+    path = study.store.cell(study.record["arms"][0]["cells"]["0"])
+    write_json(path, {"format": 99})
+    with pytest.raises(InputError, match="delete it"):
+        load_study(tmp_path)
+    path.write_text("{")
+    with pytest.raises(InputError, match="not valid JSON"):
+        load_study(tmp_path)
+
+
+def test_an_unfinished_study_is_reported_with_what_there_is(toy_study, tmp_path):
+    record = json.loads((toy_study.store.folder / "study.json").read_text())
+    write_json(tmp_path / "study.json", record)
+    with pytest.raises(InputError, match="no finished arm"):
+        load_study(tmp_path)
+    key = record["arms"][0]["cells"]["1"]
+    write_json(tmp_path / "cells" / f"{key}.json", toy_study.store.read_cell(key))
+    comparison = compare_arms(load_study(tmp_path))
+    assert comparison["arms"][0]["seeds"] == [1]
+    assert comparison["arms"][1]["seeds"] == []
+
+
+def test_seeds_counts_and_arms_are_checked():
+    assert parse_seeds("0-3,7") == (0, 1, 2, 3, 7)
+    assert parse_counts("100, 250", "--calls") == [100, 250]
+    for bad in ("", "a", "3-1", "1,1", "-1", "0-9999999"):
+        with pytest.raises(InputError):
+            parse_seeds(bad)
+    with pytest.raises(InputError, match="above 0"):
+        parse_counts("10,x", "--calls")
+    with pytest.raises(InputError, match="give one of them"):
+        product_arms(["uniform"], [], [10], 5)
+    with pytest.raises(InputError, match="must differ"):
+        product_arms(["uniform", "uniform"], [], [], 5)
+    names = [arm.name for arm in product_arms(["a", "b"], ["x", "y"], [1, 2], None)]
+    assert names[0] == "a, x, 1 calls"
+    assert len(names) == 8
+
+
+def test_baseline_is_the_first_arm_of_the_same_budget(toy_plan):
+    arms = product_arms(["uniform", "dvs"], [], [10, 20], None)
+    plan = toy_plan.model_copy(update={"arms": arms})
+    assert plan.baselines == (0, 0, 2, 2)

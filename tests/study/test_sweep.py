@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from isostep.errors import InputError
+from isostep.study.sweep import parse_param, sweep_arms
+
+
+def test_ranges_lists_and_json_values():
+    assert parse_param("schedule.gamma=0.1:0.35:6").values == (0.1, 0.15, 0.2, 0.25, 0.3, 0.35)
+    assert parse_param("steps=100,200").values == (100, 200)
+    assert parse_param("solver=euler,heun").values == ("euler", "heun")
+    assert parse_param("schedule.active=[[0,1]];[[.5,1]]").values == ([[0, 1]], [[0.5, 1]])
+
+
+@pytest.mark.parametrize("bad", ["gamma", "nothing=1", "schedule.=1", "schedule.gamma=1:2:x", "steps=", "steps=1:2:1"])
+def test_bad_parameters_are_told(bad):
+    with pytest.raises(InputError):
+        parse_param(bad)
+
+
+def test_arms_are_the_baseline_and_every_combination():
+    params = [parse_param("schedule.gamma=.1,.2"), parse_param("schedule.kappa=1,5"), parse_param("steps=10,20")]
+    arms = sweep_arms(params, "dvs", "uniform", solver=None, clock="batch")
+    assert len(arms) == 9
+    assert arms[0].chosen == {"schedule": "uniform", "clock": "batch"}
+    last = arms[-1].chosen
+    assert last["schedule_options"] == {"gamma": 0.2, "kappa": 5}
+    assert last["steps"] == 20
+    assert "solver" not in last
+    assert len({arm.name for arm in arms}) == 9

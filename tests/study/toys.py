@@ -1,0 +1,23 @@
+"""One small study of the analytic model, made once per test session."""
+
+from __future__ import annotations
+
+import pytest
+
+from isostep.study.compare import Study, run_plan
+from isostep.study.plan import Plan, product_arms
+from isostep.study.toy import toy_model, toy_reference
+
+
+@pytest.fixture(scope="session")
+def toy_plan(tmp_path_factory) -> Plan:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ISOSTEP_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        reference = str(toy_reference())
+    arms = product_arms(["uniform", "dvs"], ["euler"], [], 8)
+    return Plan(title="toy", model="toy", arms=arms, seeds=(0, 1, 2), n=12, reference=reference, noise="step")
+
+
+@pytest.fixture(scope="session")
+def toy_study(toy_plan, tmp_path_factory) -> Study:
+    return run_plan(toy_plan, tmp_path_factory.mktemp("study"), toy_model())
