@@ -22,6 +22,8 @@ def models(
 ) -> None:
     """List embedded models, imported model folders, and released files that `isostep fetch` can get.
 
+    `--json` adds family, sha256 and what is wrong with a folder that cannot be used.
+
     Example: `isostep models --folder runs`
     """
     from isostep.model.zoo import list_models
@@ -34,12 +36,11 @@ def models(
     from rich.table import Table
 
     table = Table(box=None)
-    for header in ("name", "where", "family", "dataset", "weights", "sha256"):
+    for header in ("name", "where", "dataset", "weights"):
         table.add_column(header, no_wrap=True)
     table.add_column("path", overflow="fold")
     for row in rows:
-        place = row.path or "not fetched"
-        table.add_row(row.name, row.where, row.family, row.dataset, row.weights, (row.sha256 or "")[:8], place)
+        table.add_row(row.name, row.where, row.dataset, row.weights, row.path or "not fetched")
     console = Console()
     console.print(table)
     for row in rows:
