@@ -1,7 +1,7 @@
 """Generated graphs or molecules from a file or a run folder; a line that cannot be used is named and counted.
 
 `.jsonl` graphs, one `{"n": ..., "edges": [[i, j], ...]}` a line; `.smi`, `.csv` (column `smiles`), `.sdf` molecules;
-each also with `.gz`. A run folder holds `graphs.jsonl` or `molecules.smi`. Lines of the latter are
+each also with `.gz`. A run folder holds `graphs.jsonl` or `molecules.smi`, or shards of them. Lines of the latter are
 `SMILES<TAB>index<TAB>valid`: the molecule after correction, and whether it was valid before (0 or 1).
 """
 
@@ -92,6 +92,8 @@ def _from_memory(source: Sequence[Any], strict: bool) -> Items:
 def _from_path(path: Path, strict: bool) -> Items:
     if path.is_dir():
         found = [path / name for name in RUN_FILES if (path / name).is_file()]
+        if not found and any((path / name).is_file() for name in ("run.json", "plan.json")):
+            return _from_shards(path, strict)
         if not found:
             raise InputError(f"{path} is a folder without {' or '.join(RUN_FILES[::2])}; name a run folder or a file")
         path = found[0]
@@ -103,6 +105,17 @@ def _from_path(path: Path, strict: bool) -> Items:
         raise InputError(f"cannot tell what {path} holds; expected {', '.join(_READERS)}, also with .gz, or a folder")
     items = Items("graph" if kind == ".jsonl" else "molecule")
     _READERS[kind](path, items, strict)
+    return items
+
+
+def _from_shards(folder: Path, strict: bool) -> Items:
+    """A large run, shard by shard."""
+    from isostep.sampling.shards import read_state
+
+    state = read_state(folder)
+    items = Items(state.plan.kind)
+    for path in state.files():
+        (_read_jsonl if items.kind == "graph" else _read_smi)(path, items, strict)
     return items
 
 

@@ -203,15 +203,23 @@ class State:
         """Shards not finished, in order."""
         return (self.plan.task(k) for k in range(self.plan.count) if k not in self.made)
 
+    def files(self) -> list[Path]:
+        """The files of a finished run in index order."""
+        if self.joined is not None:
+            return [self.joined]
+        if len(self.made) < self.plan.count:
+            raise InputError(
+                f"{self.folder} is not complete ({len(self.made)} of {self.plan.count} shards): repeat the command"
+            )
+        return [self.path(shard) for shard in range(self.plan.count)]
+
     def lines(self, partial: bool = False) -> Iterator[tuple[int, str]]:
         """(index, line) of every graph in index order; `partial`: what there is of an unfinished run."""
         if self.joined is not None:
             yield from _numbered(self.joined, self.plan.start, self.plan.n)
             return
-        if not partial and len(self.made) < self.plan.count:
-            raise InputError(
-                f"{self.folder} is not complete ({len(self.made)} of {self.plan.count} shards): repeat the command"
-            )
+        if not partial:
+            self.files()
         for shard in sorted(self.made):
             task = self.plan.task(shard)
             yield from _numbered(self.path(shard), task.start, task.n)
@@ -313,7 +321,7 @@ def locked(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+        file = open(path, "a+b", buffering=0)  # noqa: SIM115
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror}; choose a folder you can write to") from error
     with file:
@@ -321,8 +329,8 @@ def locked(folder: Path) -> Iterator[None]:
             raise InputError(f"{folder} is in use by {_holder(path)}; wait for it, stop it, or choose another folder")
         with contextlib.suppress(OSError):  # who holds it is a courtesy: a full disk must not stop us here
             file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
-            file.flush()
+            now = time.strftime("%Y-%m-%d %H:%M:%S")
+            file.write(f"process {os.getpid()} on {socket.gethostname()} since {now}\n".encode())
         yield
 
 
