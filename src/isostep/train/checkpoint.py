@@ -39,7 +39,7 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], Progress]:
         with safe_open(path, "pt") as file:
             progress = Progress(**json.loads((file.metadata() or {})[KEY]))
             return {name: file.get_tensor(name) for name in file.keys()}, progress  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not a training checkpoint: {error}; delete it to start anew") from error
 
 
