@@ -126,6 +126,11 @@ class TestBlockModel:
         assert value.value == 0.75
         assert value.details["spread"] == pytest.approx(np.std([1, 1, 1, 0]))
 
+    @pytest.mark.parametrize("setting", [{"form": "tensor"}, {"inference": "guess"}, {"runs": 0}])
+    def test_unknown_settings_are_refused(self, setting):
+        with pytest.raises(InputError, match=str(*setting.values())):
+            BlockModel(**setting)
+
 
 def test_connected():
     assert share(Connected(), [PATH, APART, NOTHING, Graph.of(1, [])]) == 0.5

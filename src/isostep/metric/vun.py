@@ -92,6 +92,14 @@ class BlockModel:
     across: float = 0.005
     level: float = 0.9
 
+    def __post_init__(self) -> None:
+        if self.form not in ("matrix", "elementwise"):
+            raise InputError(f"unknown form {self.form!r} of the block test; choose matrix or elementwise")
+        if self.inference not in ("auto", "graph-tool", "own"):
+            raise InputError(f"unknown block inference {self.inference!r}; choose auto, graph-tool or own")
+        if self.runs < 1:
+            raise InputError(f"runs of the block inference must be at least 1, got {self.runs}")
+
     @property
     def definition(self) -> str:
         return (
