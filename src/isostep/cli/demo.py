@@ -7,7 +7,9 @@ from pathlib import Path
 
 import typer
 
-SEEDS, LIMIT = (0, 1, 2), 200.0  # the seconds of sampling that the counts are cut to
+DEFAULT = "grum-community-small"
+SEEDS = (0, 1, 2)
+LIMIT = 180.0  # seconds of sampling that the counts are cut to
 
 
 def register(app: typer.Typer) -> None:
@@ -15,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    model: str = typer.Option("grum-community-small", help="Embedded name, model folder, or released .pth file."),
+    model: str = typer.Option(DEFAULT, help="Embedded name, model folder, released .pth file, or rings-and-stars."),
     out: Path = typer.Option(Path("report"), help="Folder for the study and report.html."),
 ) -> None:
     """Sample with uniform, quadratic and DVS steps, compare them, and write a report page.
@@ -49,10 +51,11 @@ def demo(
 def _find(name: str):
     """The model, its reference (None: its dataset's), and a word about it; analytic where nothing is embedded."""
     from isostep.model.zoo import embedded_names, load_model
-    from isostep.study.toy import toy_model, toy_reference
+    from isostep.study.toy import NAME, toy_model, toy_reference
 
-    if name == "grum-community-small" and name not in embedded_names():
-        return toy_model(), str(toy_reference()), "no embedded model here, so the analytic one (rings and stars)"
+    missing = name == DEFAULT and name not in embedded_names()
+    if name == NAME or missing:
+        return toy_model(), str(toy_reference()), f"the analytic model {NAME}" + " (none is embedded)" * missing
     return load_model(name), None, name
 
 
