@@ -218,3 +218,4 @@ def test_the_list_shows_good_and_bad_folders_and_known_files(folder: Path, tmp_p
     assert len([row for row in rows.values() if row.where == "known"]) == 7
     assert rows["gdss_grid"].weights == "ema"
     assert rows["gdss_qm9"].path is None
+    assert rows["rings-and-stars"].where == "embedded"

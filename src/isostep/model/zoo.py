@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Literal
 
@@ -17,13 +16,12 @@ from isostep.model.known import fetched, known_table, models_folder
 from isostep.model.model import Model
 from isostep.model.presets import find_preset
 
+EMBEDDED = Path(__file__).resolve().parent.parent / "embedded"
+
 
 def embedded_names() -> list[str]:
-    """Models that ship with the package."""
-    root = resources.files("isostep") / "embedded"
-    if not root.is_dir():
-        return []
-    return sorted(item.name for item in root.iterdir() if (item / CARD).is_file())
+    """Trained models that ship with the package."""
+    return sorted(card.parent.name for card in EMBEDDED.glob(f"*/{CARD}"))
 
 
 def load_model(
@@ -45,27 +43,21 @@ def load_model(
 
 
 def _load(model: str, weights: str | None, preset: str | Path | None) -> Model:
-    path = Path(model)
-    if model in embedded_names() or path.is_dir():
+    folder = EMBEDDED / model if model in embedded_names() else Path(model)
+    if folder.is_dir() or model == ANALYTIC:
         if preset is not None:
-            raise InputError(f"--preset is for released files; the settings of {model} are in its own {CARD}")
-        if path.is_dir() and model not in embedded_names():
-            return load_folder(path)
-        with resources.as_file(resources.files("isostep") / "embedded" / model) as folder:
-            return load_folder(folder)
-    if path.is_file():
-        return load_released(path, weights, preset)
-    if model == ANALYTIC:
-        return analytic_model()
+            raise InputError(f"--preset is for released files; {model} has settings of its own")
+        return load_folder(folder) if folder.is_dir() else analytic_model()
+    if Path(model).is_file():
+        return load_released(model, weights, preset)
     known = known_table()[1].get(model)
     if known is not None:
         if there := fetched(known):
             return load_released(there, weights, preset)
         raise InputError(f"{model} is not here yet: run `isostep fetch {model}` first, or name its .pth file")
-    names = ", ".join(embedded_names()) or "none"
+    embedded, names = ", ".join([*embedded_names(), ANALYTIC]), ", ".join(known_table()[1])
     raise InputError(
-        f"no model {model!r}: not an embedded name ({names}), a model folder, a .pth file, or a fetched name "
-        f"({', '.join(known_table()[1])})"
+        f"no model {model!r}: not an embedded name ({embedded}), a model folder, a .pth file, or a fetched name ({names})"
     )
 
 
@@ -85,8 +77,8 @@ class Listed:
 
 def list_models(folders: Iterable[Path] = ()) -> list[Listed]:
     """Embedded models, model folders inside `folders` and inside the cache, and known released files."""
-    with resources.as_file(resources.files("isostep") / "embedded") as embedded:
-        rows = [_listed(embedded / name, "embedded") for name in embedded_names()]
+    rows = [_listed(EMBEDDED / name, "embedded") for name in embedded_names()]
+    rows.append(Listed(ANALYTIC, "embedded", ANALYTIC, path="computed, no file"))
     found = {path.parent.resolve(): path.parent for place in (*folders, models_folder()) for path in _cards(place)}
     rows += [_listed(folder, "imported") for folder in found.values()]
     for known in known_table()[1].values():
