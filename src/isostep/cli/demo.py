@@ -42,7 +42,7 @@ def demo(
         notes=(f"A demonstration: {n} graphs and {steps} base steps, fewer than a study needs.",),
     )  # fmt: skip
     study = run_plan(plan, out, chosen, teller(False))
-    comparison = write_outputs(study)
+    comparison = write_outputs(study, plots=False)  # the page has them
     write_report(out / "report.html", study, comparison)
     print_comparison(comparison)
     typer.echo(f"open {out / 'report.html'} for the pictures")
