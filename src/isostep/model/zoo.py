@@ -57,7 +57,8 @@ def _load(model: str, weights: str | None, preset: str | Path | None) -> Model:
         raise InputError(f"{model} is not here yet: run `isostep fetch {model}` first, or name its .pth file")
     embedded, names = ", ".join([*embedded_names(), ANALYTIC]), ", ".join(known_table()[1])
     raise InputError(
-        f"no model {model!r}: not an embedded name ({embedded}), a model folder, a .pth file, or a fetched name ({names})"
+        f"no model {model!r}: not an embedded name ({embedded}), a model folder, a .pth file, "
+        f"or the name of a fetched one ({names})"
     )
 
 
