@@ -11,8 +11,10 @@ import torch
 from scipy.linalg import sqrtm
 
 from isostep.errors import InputError
+from isostep.metric.base import evaluate_metric
 from isostep.metric.fcd import WIDTH, FrechetDistance, activations
 from isostep.metric.molecules import MoleculeSet
+from isostep.metric.reference import MoleculeReference
 from tests.conftest import FIXTURES
 
 METRICS = FIXTURES / "metrics"
@@ -90,6 +92,13 @@ def test_spelling_does_not_matter_because_smiles_are_made_canonical(reference):
     spelled, canonical = ["OCC", "N(C)CC", "C(C)(C)C"], ["CCO", "CCNC", "CC(C)C"]
     a, b = (metric.prepare(texts, ["CCC", "CCN", "CO"])(np.full(3, 1 / 3)) for texts in (spelled, canonical))
     assert a == b
+
+
+def test_two_molecules_have_an_interval_though_a_resample_may_hold_one(reference):
+    value = evaluate_metric(FrechetDistance(), ["C", "CC"], MoleculeReference({"fcd": reference}), resamples=20)
+    assert value.low is not None
+    assert value.high is not None
+    assert 0 < value.low <= value.value <= value.high
 
 
 def test_one_molecule_has_no_covariance(reference):

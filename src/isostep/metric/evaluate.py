@@ -18,11 +18,18 @@ from isostep.metric.items import Items, Kind, Skipped, gather
 from isostep.metric.mmd import GraphMMD, Kernel
 from isostep.metric.molecules import MoleculeSet, Validity
 from isostep.metric.nspdk import GraphNspdk
-from isostep.metric.reference import MOLECULE_METRICS, MoleculeReference, Reference, Shipped, load_reference, shipped
+from isostep.metric.reference import (
+    MOLECULE_METRICS,
+    VALIDITY,
+    MoleculeReference,
+    Reference,
+    Shipped,
+    load_reference,
+    shipped,
+)
 from isostep.metric.vun import VUN, BlockModel, Connected, Novel, Planar, Unique, Valid
 
 FALLBACK_KERNEL: Kernel = "tv"
-_VALIDITY = {"planar": Planar(), "sbm": BlockModel()}
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ def _graph_metrics(kernel: Kernel | None, entry: Shipped) -> dict[str, Metric]:
     assert kernel is not None
     metrics: list[Any] = [GraphMMD(name, kernel) for name in ("degree", "clustering", "orbit", "spectral")]
     metrics += [GraphNspdk(), Connected(), Unique(), Novel()]
-    if rule := _VALIDITY.get(entry.valid or ""):
+    if rule := VALIDITY.get(entry.valid or ""):
         validity = JudgedOnce(rule)
         metrics += [Valid(validity), VUN(validity)]
     return {metric.name: metric for metric in metrics}

@@ -62,7 +62,8 @@ class FrechetDistance(MoleculeMetric):
 
         def measure(weights: np.ndarray) -> float:
             w = generated.of_distinct(weights)
-            unbiased = 1 / (1 - weights @ weights)  # n / (n - 1) for equal weights
+            one = 1 - weights @ weights  # 1 - 1/n for equal weights; 0 for a single item, whose spread is 0
+            unbiased = 1 / one if one > 1e-9 else 0.0
             mean, mean_root = w @ x, w @ x_root
             drawn = w > 0
             scaled = x_root[drawn] * np.sqrt(w[drawn, None])

@@ -8,6 +8,7 @@ tell apart count as the same.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,7 +56,7 @@ class GraphSummary(GraphReference):
         tables = {(split, name): reference.table(split, name) for split in SPLITS for name in STATISTICS}
         hashes = {split: isomorphism_hashes(reference.graphs(split)) for split in SPLITS}
         test, train = (Unkept(len(reference.graphs(split))) for split in SPLITS)
-        return GraphSummary(test, train, tables, hashes, moments(reference))  # type: ignore[arg-type]
+        return GraphSummary(test, train, tables, hashes, moments(reference), floors=reference.floors)  # type: ignore[arg-type]
 
     def among(self, generated: Sequence[Graph]) -> GraphSummary:
         """For novelty: the same reference, in which those of its graphs are at hand that occur among `generated`."""
@@ -71,7 +72,7 @@ class GraphSummary(GraphReference):
 
     def save(self, path: str | Path) -> None:
         """Write an `.npz` archive, atomically."""
-        arrays: dict[str, np.ndarray] = {"graph_summary": np.array(VERSION)}
+        arrays = {"graph_summary": np.array(json.dumps({"version": VERSION, "floors": self.floors}))}
         for split in SPLITS:
             arrays[f"{split}/hashes"] = self.hashes[split]
             for name in STATISTICS:
@@ -87,15 +88,14 @@ class GraphSummary(GraphReference):
     def load(path: str | Path) -> GraphSummary:
         """Read what `save` wrote."""
         with opened(path) as arrays:
-            if int(arrays["graph_summary"]) != VERSION:
-                raise InputError(
-                    f"{path} has version {int(arrays['graph_summary'])}, expected {VERSION}; build it again"
-                )
+            meta = json.loads(str(arrays["graph_summary"]))
+            if meta["version"] != VERSION:
+                raise InputError(f"{path} has version {meta['version']}, expected {VERSION}; build it again")
             tables = {(split, name): arrays[f"{split}/{name}"] for split in SPLITS for name in STATISTICS}
             hashes: dict[Split, np.ndarray] = {split: arrays[f"{split}/hashes"] for split in SPLITS}
             nspdk = Moments(*(arrays[f"nspdk/{key}"] for key in Moments._fields))
         test, train = (Unkept(len(hashes[split])) for split in SPLITS)
-        return GraphSummary(test, train, tables, hashes, nspdk)  # type: ignore[arg-type]
+        return GraphSummary(test, train, tables, hashes, nspdk, floors=meta["floors"])  # type: ignore[arg-type]
 
 
 def isomorphism_hashes(graphs: Iterable[Graph]) -> np.ndarray:

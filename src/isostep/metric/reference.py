@@ -33,6 +33,7 @@ from isostep.metric.molecules import (
     Uniqueness,
 )
 from isostep.metric.nspdk import MoleculeNspdk
+from isostep.metric.vun import BlockModel, Connected, Planar, Unique, Valid
 from isostep.progress import progress
 
 MOLECULE_METRICS: tuple[MoleculeMetric, ...] = (
@@ -44,6 +45,7 @@ MOLECULE_METRICS: tuple[MoleculeMetric, ...] = (
     FragmentSimilarity(),
     NearestNeighbour(),
 )
+VALIDITY = {"planar": Planar(), "sbm": BlockModel()}
 FLOOR_SIZES = (100, 300, 1000, 3000, 10_000)
 FOLDER = Path(__file__).with_name("reference_data")
 VERSION = 1
@@ -192,4 +194,6 @@ def build_reference(name: str, folder: str | Path | None = None) -> Reference:
         raise InputError(f"dataset {name} has no test split; a reference needs one")
     if data.kind == "molecule":
         return MoleculeReference.fit(data.split("test"), data.split("train"))
-    return GraphSummary.of(GraphReference.fit(data.split("test"), data.split("train")))
+    rule = VALIDITY.get(shipped().get(data.name, Shipped("graph")).valid or "")
+    shares = [Connected(), Unique(), *([Valid(rule)] if rule else [])]
+    return GraphSummary.of(GraphReference.fit(data.split("test"), data.split("train"), shares))
