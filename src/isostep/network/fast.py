@@ -124,10 +124,23 @@ def choose_program(network: nn.Module, settings: FastSettings) -> Program | None
         return None
     dtype = PRECISIONS[settings.precision]
     if isinstance(network, GdssNetwork) and fast_gdss.can_fold(network):
-        return fast_gdss.fold(network, dtype)
+        return fast_gdss.fold(network, dtype, _gdss_ops(network, settings))
     if isinstance(network, GrumNetwork):
         return fast_grum.fold(network, dtype)
     return None
+
+
+def _gdss_ops(network: GdssNetwork, settings: FastSettings) -> fast_gdss.Ops | None:
+    """Compiled helpers where they are installed and pay: they run on one thread."""
+    wanted = settings.backend == "numba" or (settings.backend == "auto" and torch.get_num_threads() <= 4)
+    on_cpu = next(network.parameters()).device.type == "cpu"
+    if not wanted or not on_cpu or settings.precision != "float32":
+        return None
+    try:
+        from isostep.network.kernels.gdss import NumbaOps
+    except ImportError:
+        return None
+    return NumbaOps()
 
 
 def make_groups(mask: Tensor, program: Program) -> list[Group] | None:

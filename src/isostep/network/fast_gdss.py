@@ -14,7 +14,7 @@ layer computes for nobody is left out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -23,17 +23,59 @@ from torch.nn import functional
 from isostep.network.gdss import MLP, AttentionLayer, GdssNetwork, ScoreNetworkX
 
 
+class Ops(Protocol):
+    """The parts that are not matrix products. C channels, F features, N nodes, P pairs, B graphs."""
+
+    def aggregate(self, channels: Tensor, x: Tensor, square: Tensor, out: Tensor) -> None:
+        """out[:, :F] (C, F + 1, N, B) = d A_c d x for every channel c; channels (C, P, B), x (F, N, B)."""
+        ...
+
+    def scores(self, query_key: Tensor, out: Tensor) -> None:
+        """out (C, P, B) = sum over heads of sigmoid(q_i k_j) + sigmoid(q_j k_i), from (C, 2, heads, width, N, B)."""
+        ...
+
+    def elu_(self, h: Tensor) -> None: ...
+
+
+class TorchOps:
+    def aggregate(self, channels: Tensor, x: Tensor, square: Tensor, out: Tensor) -> None:
+        n = x.shape[1]
+        a = channels.index_select(1, square).view(len(channels), n, n, -1)
+        a.diagonal(dim1=1, dim2=2).fill_(1)
+        d = a.sum(2).clamp_(min=1).rsqrt_().unsqueeze(1)  # (C, 1, N, B)
+        scaled = x * d
+        columns, rows = a.unsqueeze(1).unbind(3), scaled.unsqueeze(3).unbind(2)
+        inner = out[:, :-1]
+        torch.mul(columns[0], rows[0], out=inner)
+        for column, row in zip(columns[1:], rows[1:], strict=True):
+            inner.addcmul_(column, row)
+        inner.mul_(d)
+
+    def scores(self, query_key: Tensor, out: Tensor) -> None:
+        query, key = query_key.unbind(1)
+        queries, keys = query.unsqueeze(4).unbind(2), key.unsqueeze(3).unbind(2)
+        product = queries[0] * keys[0]  # (C, heads, N, N, B)
+        for q, k in zip(queries[1:], keys[1:], strict=True):
+            product.addcmul_(q, k)
+        total = product.sigmoid_().sum(1).flatten(1, 2)
+        up, low, _ = pair_places(query_key.shape[4], out.device)
+        torch.add(total.index_select(1, up), total.index_select(1, low), out=out)
+
+    def elu_(self, h: Tensor) -> None:
+        functional.elu_(h)
+
+
 @dataclass(frozen=True)
 class FoldedMLP:
     """Linear maps with ELU between them; each matrix has its bias as last column."""
 
     weights: tuple[Tensor, ...]
 
-    def __call__(self, h: Tensor) -> Tensor:
+    def __call__(self, h: Tensor, ops: Ops) -> Tensor:
         """h (in + 1, columns), its last row ones -> (out, columns)."""
         for weight in self.weights[:-1]:
             h = _apply(weight, h)
-            functional.elu_(h[:-1])
+            ops.elu_(h[:-1])
         return self.weights[-1] @ h
 
 
@@ -68,8 +110,9 @@ class FoldedGdss:
     edge_final: FoldedMLP
     node_powers: int
     edge_powers: int
+    ops: Ops
     overhead: int = 2500
-    cells: int = 16_000
+    cells: int = 24_000
     takes_mask: bool = True
 
     def __call__(
@@ -77,28 +120,94 @@ class FoldedGdss:
     ) -> tuple[Tensor, Tensor]:
         """x (B, N, F), adj (B, N, N); `mask` (B, N) is None where all nodes are real. Time, padding: unused."""
         nodes, dtype = x.shape[1], self.edge_final.weights[0].dtype
-        places = pair_places(nodes, x.device)
+        up, _, square = pair_places(nodes, x.device)
         x, adj = x.to(dtype).permute(2, 1, 0).contiguous(), adj.to(dtype)  # x: (F, N, B)
-        real = None if mask is None else _pairs_of(mask[:, :, None] & mask[:, None, :], places[0]).to(dtype)
-        powers = _powers(adj, max(self.node_powers, self.edge_powers), places[0])
-        score_x = self._nodes(x, powers, real, places).permute(2, 1, 0)
-        pairs = run_layers(self.edge_layers, x, powers[: self.edge_powers], real, places, pairs_wanted=True)[1]
-        score = self.edge_final(pairs.flatten(1)).view(-1, x.shape[-1])  # (P, B)
+        real = None if mask is None else _pairs_of(mask[:, :, None] & mask[:, None, :], up).to(dtype)
+        powers = _powers(adj, max(self.node_powers, self.edge_powers), up)
+        score_x = self._nodes(x, powers, real, square).permute(2, 1, 0)
+        pairs = self._layers(self.edge_layers, x, powers[: self.edge_powers], real, square, pairs_wanted=True)
+        score = self.edge_final(pairs.flatten(1), self.ops).view(-1, x.shape[-1])  # (P, B)
         if real is not None:
             score *= real
         if mask is not None:
             score_x = score_x * mask.unsqueeze(-1)
-        return score_x, _square_of(score, nodes, places[2])
+        return score_x, _square_of(score, nodes, square)
 
-    def _nodes(self, x: Tensor, powers: Tensor, real: Tensor | None, places: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    def _nodes(self, x: Tensor, powers: Tensor, real: Tensor | None, square: Tensor) -> Tensor:
         if self.gcn:
-            hidden = _gcn_stack(self.gcn, x, powers[:1], places[2])
+            hidden = self._gcn_stack(x, powers[:1], square)
         else:
-            hidden = run_layers(self.node_layers, x, powers[: self.node_powers], real, places, pairs_wanted=False)[0]
-        return self.node_final(hidden.flatten(1)).view(-1, *x.shape[1:])
+            hidden = self._layers(self.node_layers, x, powers[: self.node_powers], real, square, pairs_wanted=False)
+        return self.node_final(hidden.flatten(1), self.ops).view(-1, *x.shape[1:])
+
+    def _gcn_stack(self, x: Tensor, adjacency: Tensor, square: Tensor) -> Tensor:
+        hidden = [x]
+        for weight in self.gcn:
+            around = self._aggregate(adjacency, hidden[-1], square)[0]
+            hidden.append((weight @ around.flatten(1)).tanh_().view(-1, *x.shape[1:]))
+        return _stack_with_ones(hidden)
+
+    def _layers(
+        self,
+        layers: tuple[FoldedLayer, ...],
+        x: Tensor,
+        channels: Tensor,
+        real: Tensor | None,
+        square: Tensor,
+        *,
+        pairs_wanted: bool,
+    ) -> Tensor:
+        """Attention layers on x (F, N, B) and channels (C, P, B): what the final MLP reads and a row of ones.
+
+        That is the channels (sum C + 1, P, B) of the input and all layers, or (not `pairs_wanted`) the node features
+        (sum F + 1, N, B), with one more tanh as the node network has it.
+        """
+        widths = [len(channels), *(layer.pairs.channels_out if layer.pairs else 0 for layer in layers)]
+        pairs = _buffer(x, sum(widths), *channels.shape[1:])
+        pairs[: widths[0]] = channels
+        hidden, at = [x], 0
+        for layer, width in zip(layers, widths, strict=False):
+            old, at = pairs[at : at + width], at + width
+            around = self._aggregate(old, x, square)
+            if layer.pairs is not None:
+                new = pairs[at : at + layer.pairs.channels_out]
+                self._new_channels(layer.pairs, around, old, new)
+                if real is not None:
+                    new *= real
+            if layer.nodes is not None:
+                x = layer.nodes(around.flatten(0, 1).flatten(1), self.ops).tanh_().view(-1, *x.shape[1:])
+                x = x if pairs_wanted else x.tanh()
+                hidden.append(x)
+        return pairs if pairs_wanted else _stack_with_ones(hidden)
+
+    def _aggregate(self, channels: Tensor, x: Tensor, square: Tensor) -> Tensor:
+        """(C, F + 1, N, B): the neighbourhood of every node in every channel, and a row of ones."""
+        around = _buffer(x, *x.shape, lead=(len(channels),))
+        if x.shape[1] == 1:
+            around[:, :-1] = x
+        else:
+            self.ops.aggregate(channels, x, square, around)
+        return around
+
+    def _new_channels(self, maps: PairMaps, around: Tensor, old: Tensor, out: Tensor) -> None:
+        """Write the layer's new pair channels (C', P, B) to `out`."""
+        c, _, n, b = around.shape
+        query_key = torch.bmm(maps.query_key, around.flatten(2)).view(c, 2, maps.heads, -1, n, b)
+        scores = _buffer(old, c, *old.shape[1:])
+        self.ops.scores(query_key, scores[:-1])
+        scores, old = scores.flatten(1), old.flatten(1)
+        if maps.rest is None:
+            torch.mm(maps.from_channels, old, out=out.flatten(1))
+            out.flatten(1).addmm_(maps.from_scores, scores)
+            return
+        hidden = _buffer(old, len(maps.from_channels), scores.shape[1])
+        inner = hidden[:-1]
+        torch.mm(maps.from_channels, old, out=inner)
+        self.ops.elu_(inner.addmm_(maps.from_scores, scores))
+        out.copy_(maps.rest(hidden, self.ops).view(out.shape))
 
 
-def fold(network: GdssNetwork, dtype: torch.dtype = torch.float32) -> FoldedGdss:
+def fold(network: GdssNetwork, dtype: torch.dtype = torch.float32, ops: Ops | None = None) -> FoldedGdss:
     """Fold a network's weights (in float64, then rounded once)."""
     node: Any = network.x
     edge: Any = network.adj
@@ -111,6 +220,7 @@ def fold(network: GdssNetwork, dtype: torch.dtype = torch.float32) -> FoldedGdss
         edge_final=_fold_mlp(edge.final, dtype),
         node_powers=1 if plain else node.c_init,
         edge_powers=edge.c_init,
+        ops=TorchOps() if ops is None else ops,
     )
 
 
@@ -187,99 +297,6 @@ def _with_bias(weight: Tensor, bias: Tensor) -> Tensor:
 
 def _round(weight: Tensor, dtype: torch.dtype) -> Tensor:
     return weight.to(dtype).contiguous()
-
-
-def run_layers(
-    layers: tuple[FoldedLayer, ...],
-    x: Tensor,
-    channels: Tensor,
-    real: Tensor | None,
-    places: tuple[Tensor, Tensor, Tensor],
-    *,
-    pairs_wanted: bool,
-) -> tuple[Tensor, Tensor]:
-    """Attention layers on x (F, N, B) and channels (C, P, B).
-
-    Returns everything the final MLPs read, each with a last row of ones: node features (sum F + 1, N, B) of the input
-    and all layers, with one more tanh as the node network has it, or (`pairs_wanted`) pair channels (sum C + 1, P, B).
-    """
-    widths = [len(channels), *(layer.pairs.channels_out if layer.pairs else 0 for layer in layers)]
-    pairs = _buffer(x, sum(widths), *channels.shape[1:])
-    pairs[: widths[0]] = channels
-    hidden, at = [x], 0
-    for layer, width in zip(layers, widths, strict=False):
-        old, at = pairs[at : at + width], at + width
-        around = aggregate(old, x, places[2])
-        if layer.pairs is not None:
-            new = pairs[at : at + layer.pairs.channels_out]
-            _new_channels(layer.pairs, around, old, places, new)
-            if real is not None:
-                new *= real
-        if layer.nodes is not None:
-            x = layer.nodes(around.flatten(0, 1).flatten(1)).tanh_().view(-1, *x.shape[1:])
-            x = x if pairs_wanted else x.tanh()
-            hidden.append(x)
-    return (x, pairs) if pairs_wanted else (_stack_with_ones(hidden), pairs)
-
-
-def aggregate(channels: Tensor, x: Tensor, square: Tensor) -> Tensor:
-    """(C, F + 1, N, B): d A_c d x for every channel c, and a row of ones. channels (C, P, B), x (F, N, B)."""
-    c, _, b = channels.shape
-    f, n, _ = x.shape
-    around = _buffer(x, f, n, b, lead=(c,))
-    inner = around[:, :-1]
-    if n == 1:
-        inner.copy_(x)
-        return around
-    a = channels.index_select(1, square).view(c, n, n, b)
-    a.diagonal(dim1=1, dim2=2).fill_(1)
-    d = a.sum(2).clamp_(min=1).rsqrt_().unsqueeze(1)  # (C, 1, N, B)
-    scaled = x * d
-    columns, rows = a.unsqueeze(1).unbind(3), scaled.unsqueeze(3).unbind(2)
-    torch.mul(columns[0], rows[0], out=inner)
-    for column, row in zip(columns[1:], rows[1:], strict=True):
-        inner.addcmul_(column, row)
-    inner.mul_(d)
-    return around
-
-
-def _new_channels(
-    maps: PairMaps, around: Tensor, old: Tensor, places: tuple[Tensor, Tensor, Tensor], out: Tensor
-) -> None:
-    """Write the layer's new pair channels (C', P, B) to `out`."""
-    scores = _scores(maps, around, places)
-    if maps.rest is None:
-        torch.mm(maps.from_channels, old.flatten(1), out=out.flatten(1))
-        out.flatten(1).addmm_(maps.from_scores, scores)
-        return
-    hidden = _buffer(old, len(maps.from_channels), scores.shape[1])
-    inner = hidden[:-1]
-    torch.mm(maps.from_channels, old.flatten(1), out=inner)
-    functional.elu_(inner.addmm_(maps.from_scores, scores))
-    out.copy_(maps.rest(hidden).view(out.shape))
-
-
-def _scores(maps: PairMaps, around: Tensor, places: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """(C + 1, P B): sigmoids of both directions summed over heads, and a row of ones."""
-    c, _, n, b = around.shape
-    up, low, _ = places
-    query, key = torch.bmm(maps.query_key, around.flatten(2)).view(c, 2, maps.heads, -1, n, b).unbind(1)
-    queries, keys = query.unsqueeze(4).unbind(2), key.unsqueeze(3).unbind(2)
-    product = queries[0] * keys[0]  # (C, heads, N, N, B)
-    for q, k in zip(queries[1:], keys[1:], strict=True):
-        product.addcmul_(q, k)
-    total = product.sigmoid_().sum(1).flatten(1, 2)
-    scores = _buffer(around, c, len(up), b)
-    torch.add(total.index_select(1, up), total.index_select(1, low), out=scores[:-1])
-    return scores.flatten(1)
-
-
-def _gcn_stack(layers: tuple[Tensor, ...], x: Tensor, adjacency: Tensor, square: Tensor) -> Tensor:
-    hidden = [x]
-    for weight in layers:
-        around = aggregate(adjacency, hidden[-1], square)[0]
-        hidden.append((weight @ around.flatten(1)).tanh_().view(-1, *x.shape[1:]))
-    return _stack_with_ones(hidden)
 
 
 def _stack_with_ones(parts: list[Tensor]) -> Tensor:

@@ -1,0 +1,1 @@
+"""Compiled helpers (Numba, extra `fast`). Each computes what a plain PyTorch function of the programs computes."""
