@@ -21,7 +21,7 @@ from isostep.state import GraphState, Kind, expand
 
 PROCESSES: dict[str, Process] = {
     "VP": VP(),
-    "VE": VE(sigma_min=0.05),
+    "VE": VE(sigma_min=0.1),
     "subVP": SubVP(),
     "OU": Bridge(drift_coeff=-1.5),
     "BB": Bridge(),
@@ -46,7 +46,7 @@ def draw(count: int, step: int = 0, first: int = 0, t0: float = 0.0, t1: float =
 
 def gaussians(names: Sequence[str] = tuple(PROCESSES), nodes: int = 3) -> Mixture:
     """A Gaussian law N(MEAN, STD^2) per free entry; one component for each named process, of the kind in KINDS."""
-    shapes = {"node": (1, nodes, 2), "edge": (1, nodes, nodes), "graph": (1, 4)}
+    shapes = {"node": (1, nodes, 2), "edge": (1, nodes, nodes), "graph": (1, 2 * nodes)}
     means = {n: torch.full(shapes[KINDS[n]], MEAN, dtype=torch.float64) for n in names}
     stds = {n: torch.full((1,), STD, dtype=torch.float64) for n in names}
     return Mixture(means, stds, torch.ones(1), {n: PROCESSES[n] for n in names}, {n: KINDS[n] for n in names})
@@ -58,8 +58,9 @@ def law(process: Process, t: float) -> tuple[float, float]:
     return float(m * MEAN), float(((m * STD).square() + std.square()).sqrt())
 
 
-def blank(model: Mixture, count: int, nodes: int = 3, dtype=torch.float64) -> GraphState:
+def blank(model: Mixture, count: int, dtype=torch.float64) -> GraphState:
     """A state of zeros that fits the model."""
+    nodes = max((mean.shape[1] for name, mean in model.means.items() if model.kinds[name] != "graph"), default=1)
     zeros = {n: torch.zeros(count, *mean.shape[1:], dtype=dtype) for n, mean in model.means.items()}
     return GraphState.of(torch.ones(count, nodes), model.kinds, **zeros)
 

@@ -55,10 +55,8 @@ class PhiloxNoise:
         check_seed(self.seed)
 
     def normal(self, like: GraphState, draw: Draw, stream: int) -> dict[str, Tensor]:
-        return {
-            name: like.project(name, _spread(_entries(self.seed, draw, name, stream, like, x), like.kinds[name], x))
-            for name, x in like.components.items()
-        }
+        entries = _entries(self.seed, draw, stream, like, tuple(like.components))
+        return {n: like.project(n, _spread(entries[n], like.kinds[n], x)) for n, x in like.components.items()}
 
 
 @dataclass(frozen=True)
@@ -126,7 +124,7 @@ class BrownianTree:
 
         def z(key: Tensor, stream: int = PREDICTOR) -> Tensor:
             # One normal per node of the tree; node numbers (heap order) take the place of step counters.
-            return _entries(self.seed, draw._replace(step=key), name, stream, like, x).to(t.dtype)
+            return _entries(self.seed, draw._replace(step=key), stream, like, (name,))[name].to(t.dtype)
 
         node = torch.zeros_like(draw.index)
         right = z(node)
@@ -148,7 +146,7 @@ class BrownianTree:
 def uniform(seed: int, index: Tensor, stream: int) -> Tensor:
     """One uniform number in (0, 1) per graph, float64, independent of all other streams."""
     zeros = torch.zeros_like(index)[:, None]
-    words = philox(_key(seed), (zeros, zeros, *_graph_words(index[:, None], "", stream)))
+    words = philox(_key(seed), (zeros, zeros, *_graph_words(index[:, None], _label("", stream))))
     return (words[0][:, 0].double() + 0.5) * 2.0**-32
 
 
@@ -174,19 +172,39 @@ def _key(seed: int) -> tuple[int, int]:
     return seed & _LOW, seed >> 32
 
 
-def _graph_words(index: Tensor, name: str, stream: int) -> tuple[Tensor, Tensor]:
-    """Counter words 2 and 3: the graph's low 32 bits; its next 8 bits with the stream and the component's name."""
-    label = zlib.crc32(name.encode()) & 0xFFFFF
-    return index & _LOW, (index >> 32 & 0xFF) << 24 | (stream << 20 ^ label)
+def _label(name: str, stream: int) -> int:
+    """24 bits for the stream and the component's name."""
+    return stream << 20 ^ (zlib.crc32(name.encode()) & 0xFFFFF)
 
 
-def _entries(seed: int, draw: Draw, name: str, stream: int, like: GraphState, x: Tensor) -> Tensor:
-    """(B, entries) standard normals of one component."""
-    count = _entry_count(like.kinds[name], x.shape)
-    blocks = torch.arange(-(-count // 4), device=x.device)[None, :]
-    step = (draw.step & _LOW)[:, None]
-    words = philox(_key(seed), (blocks, step, *_graph_words(draw.index[:, None], name, stream)))
-    return _box_muller(words, torch.float64 if x.dtype == torch.float64 else torch.float32)[:, :count].to(x.dtype)
+def _graph_words(index: Tensor, label: Tensor | int) -> tuple[Tensor, Tensor]:
+    """Counter words 2 and 3: the graph's low 32 bits; its next 8 bits with the label."""
+    return index & _LOW, (index >> 32 & 0xFF) << 24 | label
+
+
+def _entries(seed: int, draw: Draw, stream: int, like: GraphState, names: tuple[str, ...]) -> dict[str, Tensor]:
+    """(B, entries) standard normals of each component, from one run of the generator."""
+    counts = [_entry_count(like.kinds[n], like[n].shape) for n in names]
+    sizes = tuple(-(-count // 4) for count in counts)
+    block, label = _blocks(names, sizes, stream, like.device)
+    counter = (block, (draw.step & _LOW)[:, None], *_graph_words(draw.index[:, None], label))
+    parts = zip(*(word.split(sizes, 1) for word in philox(_key(seed), counter)), strict=True)
+    out = {}
+    for name, count, words in zip(names, counts, parts, strict=True):
+        dtype = like[name].dtype
+        normals = _box_muller(words, torch.float64 if dtype == torch.float64 else torch.float32)
+        out[name] = normals[:, :count].to(dtype)
+    return out
+
+
+@lru_cache(maxsize=64)
+def _blocks(names: tuple[str, ...], sizes: tuple[int, ...], stream: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """(1, blocks) counter word 0 and label of the components' blocks, one component after the other."""
+    block = torch.cat([torch.arange(size, device=device) for size in sizes])
+    label = torch.cat(
+        [torch.full((n,), _label(name, stream), device=device) for name, n in zip(names, sizes, strict=True)]
+    )
+    return block[None], label[None]
 
 
 def _box_muller(words: tuple[Tensor, ...], dtype: torch.dtype) -> Tensor:
@@ -208,6 +226,8 @@ def _spread(entries: Tensor, kind: Kind, x: Tensor) -> Tensor:
     """(B, entries) to the component's shape; an edge's number stands at (i, j) and (j, i)."""
     if kind != "edge":
         return entries.view(x.shape)
+    if x.shape[1] < 2:
+        return torch.zeros_like(x)  # one node has no edges
     channels = x.shape[3:].numel()
     per_edge = entries.view(len(entries), -1, channels)
     return per_edge[:, _edge_numbers(x.shape[1], x.device)].view(x.shape)

@@ -258,7 +258,7 @@ def alternation(beta: float, alpha: float) -> float:
 
 
 def test_why_beta_one_needs_the_average():
-    """V grows with the step before it, so the next step answers with dt^-beta: with beta = 1 and no EMA it swings on."""
+    """V grows with the step before it, so the next step answers with dt^-beta: with beta = 1 and no EMA it swings."""
     assert alternation(beta=1.0, alpha=1.0) > 2
     assert alternation(beta=1.0, alpha=0.2) < 1.15
     assert alternation(beta=0.5, alpha=1.0) < 1.15

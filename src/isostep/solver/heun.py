@@ -61,7 +61,8 @@ class Heun(OneStep):
 def _slope_at_end(sde: Sde, guess: GraphState, here: Evaluation, span: Span) -> Mapping[str, Tensor]:
     """The drift at the step's end; at its start for graphs whose step ends on a pole."""
     if not sde.singular_end:
-        return sde.evaluate(guess, span.t1).drift
+        # GDSS' own grid goes past the model's end, where VP's score is undefined.
+        return sde.evaluate(guess, span.t1.clamp(max=sde.t_end)).drift
     pole = span.t1 >= sde.t_end - 0.02 * span.dt
     there = sde.evaluate(guess, torch.where(pole, span.t0, span.t1)).drift
     return {n: torch.where(expand(pole, f).bool(), here.drift[n], f) for n, f in there.items()}

@@ -1,0 +1,144 @@
+"""Every solver x controller pair ends in the exact law of the Gaussian model.
+
+Fixed grids and linear solvers: the law of the result is computed exactly from unit impulses (problems.response), for N
+and 2N steps. The error must fall like 1/N: Richardson's 2 L(2N) - L(N) removes the first order and must hit the exact
+law. Controllers that react to the path, and solvers that normalise by norms (Langevin, S4), are not linear: there it is
+Monte Carlo, with bounds of 4.5 standard errors and a stated allowance for the step size.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from isostep.control import Dvs, Grid, cosine, gdss, karras, power, quadratic, uniform
+from isostep.noise import BrownianTree, PhiloxNoise
+from isostep.sampling import integrate
+from isostep.solver import S4, Corrected, Euler, Exponential, Heun, Langevin, ReverseDiffusion
+from tests.problems import PROCESSES, SCORE, exact_start, free, gaussians, law, response
+
+GRIDS = {
+    "uniform": uniform,
+    "quadratic": quadratic,
+    "power": lambda n: power(n, 1.5),
+    "karras": lambda n: karras(n, 3.0, floor=0.02),
+    "cosine": cosine,
+    "explicit": lambda n: Grid(tuple((i / n) ** 1.2 for i in range(n + 1))),
+    "gdss": gdss,
+}
+LINEAR = {
+    "euler": (Euler(), tuple(PROCESSES)),
+    "heun": (Heun(), tuple(PROCESSES)),
+    "heun-noisy": (Heun("noisy"), tuple(PROCESSES)),
+    "exponential": (Exponential(), tuple(PROCESSES)),
+    "exponential-2": (Exponential(order=2), tuple(PROCESSES)),
+    "reverse": (ReverseDiffusion(), SCORE),
+}
+STEPS = 16
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("name", LINEAR)
+def test_fixed_grids_converge_to_the_exact_law(name, grid):
+    solver, names = LINEAR[name]
+    t_end = 1 - 1e-4 if set(names) & set(SCORE) else 1.0
+    coarse, fine = (response(names, solver, GRIDS[grid](n), n) for n in (STEPS, 2 * STEPS))
+    for component in names:
+        mean, std = law(PROCESSES[component], t_end)
+        for moment, exact in ((0, mean), (1, std**2)):
+            first, second = coarse[component][moment], fine[component][moment]
+            assert abs(second - exact) < 0.25 * std**2
+            if (name, component) == ("reverse", "VE"):
+                continue  # its last step removes sigma_min on coarse grids only: no expansion in 1/N
+            assert abs(2 * second - first - exact) < 0.05 * std**2
+
+
+def test_the_multistep_exponential_method_has_second_order_in_law():
+    """The variance of its result errs by O(dt^2): at 32 steps it is closer than the first-order method at 64."""
+    for component in PROCESSES:
+        exact = law(PROCESSES[component], 1 - 1e-4)[1] ** 2
+        one = response([component], Exponential(), uniform(64), 64)[component][1]
+        two = response([component], Exponential(order=2), uniform(32), 32)[component][1]
+        assert abs(two / exact - 1) < 0.005 < 0.02 < abs(one / exact - 1)
+
+
+CORRECTOR = Langevin(snr=0.05, scale=1.0, norms="batch")
+ADAPTIVE = {
+    "dvs": Dvs(kappa=2.0, dt_base=0.02),
+    "dvs-authors": Dvs(kappa=2.0, dt_base=0.02, ema_start="first", eps_bound=2e-3, active=((0.5, 1.0),)),
+    "dvs-graph": Dvs(kappa=2.0, dt_base=0.02, reduction="graph"),
+    "dvs-entries": Dvs(kappa=0.05, dt_base=0.02, reduction="graph", normalize="entries"),
+}
+NORMED = {
+    "s4": (S4(CORRECTOR), ("VP", "VE")),
+    "langevin": (Corrected(Euler(), CORRECTOR), SCORE),
+    "langevin-graph": (Corrected(Euler(), Langevin(snr=0.05, scale=1.0, norms="graph")), SCORE),
+    "langevin-reverse": (Corrected(ReverseDiffusion(), CORRECTOR), SCORE),
+}
+# Largest relative error of the variance that is due to about 50 steps: Heun on VE, which takes the noise at the start
+# of the step. (Norms of single graphs add a little: see test_per_graph_norms_widen_small_graphs.)
+ALLOWANCE = 0.1
+GRAPHS = 200
+
+
+def check_law(solver, names, controller, allowance: float = ALLOWANCE, nodes: int = 9) -> dict[str, float]:
+    """The terminal law within 4.5 standard errors and the allowance; returns the ratio of variances."""
+    model = gaussians(names, nodes)
+    solution = integrate(model, exact_start(model, GRAPHS, seed=1), controller, solver, PhiloxNoise(2))
+    solution.raise_failures()
+    ratios = {}
+    for name in names:
+        mean, std = law(PROCESSES[name], model.sde.t_end)
+        values = free(solution.state, name)
+        n = values.numel()
+        assert abs(float(values.mean()) - mean) < (4.5 / math.sqrt(n) + allowance / 4) * std
+        ratios[name] = float(values.var()) / std**2
+        assert abs(ratios[name] - 1) < 4.5 * math.sqrt(2 / n) + allowance
+        # Entries stay uncorrelated: their products have variance std^4.
+        covariance = torch.cov(values.T) / std**2
+        off = covariance[~torch.eye(len(covariance), dtype=torch.bool)]
+        assert abs(float(off.mean())) < 4.5 / math.sqrt(GRAPHS * len(off) / 2) + 0.02
+        assert float(off.abs().max()) < 5.5 / math.sqrt(GRAPHS)
+    return ratios
+
+
+@pytest.mark.parametrize("control", ADAPTIVE)
+@pytest.mark.parametrize("name", [*LINEAR, *NORMED])
+def test_adaptive_steps_keep_the_law(name, control):
+    """A step chosen from the past does not bias the law."""
+    solver, names = {**LINEAR, **NORMED}[name]
+    check_law(solver, names, ADAPTIVE[control])
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("name", NORMED)
+def test_corrected_solvers_keep_the_law_on_fixed_grids(name, grid):
+    solver, names = NORMED[name]
+    check_law(solver, names, GRIDS[grid](30))
+
+
+def test_a_brownian_tree_gives_the_same_law():
+    model = gaussians(["VP", "BB"])
+    solution = integrate(model, exact_start(model, GRAPHS, seed=1), uniform(40), Euler(), BrownianTree(3, depth=6))
+    for name in model.processes:
+        mean, std = law(PROCESSES[name], 1 - 1e-4)
+        values = free(solution.state, name)
+        assert abs(float(values.mean()) - mean) < (4.5 / math.sqrt(values.numel()) + 0.02) * std
+        assert abs(float(values.var()) / std**2 - 1) < 4.5 * math.sqrt(2 / values.numel()) + 0.06
+
+
+def test_the_bound_can_tell_a_wrong_law():
+    """Noise scaled by 0.7, as generators often set it, is no longer the law: the same check must fail."""
+    with pytest.raises(AssertionError):
+        check_law(Corrected(Euler(), Langevin(snr=0.2, scale=0.7, norms="batch")), ("VP", "VE"), uniform(40))
+
+
+def test_per_graph_norms_widen_small_graphs():
+    """With its own norms a graph's Langevin step depends on its state, eps ~ 1/|r|^2: rest near the mean is rare. That
+    widens a law of few entries (four here) much, and one of many (72) hardly."""
+    solver = Corrected(Euler(), Langevin(snr=0.2, scale=1.0, norms="graph"))
+    small = check_law(solver, ["VP"], uniform(40), allowance=3.0, nodes=2)["VP"]
+    large = check_law(solver, ["VP"], uniform(40), allowance=0.1, nodes=36)["VP"]
+    assert small > 1.25 > 1.1 > large
