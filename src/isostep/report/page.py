@@ -175,25 +175,23 @@ def _generated(study: Study) -> str:
         items = _items(study, k)
         if not items:
             continue
-        if isinstance(items[0], Graph):
-            tiles = "".join(
-                f'<div class="tile">{plain_graph_svg(g, f"graph {i}")}<div class="caption">{g.n} nodes, '
-                f"{len(g.edges)} edges</div></div>"
-                for i, g in enumerate(items)
-            )
-            grid = f'<div class="grid">{tiles}</div>'
-        else:
-            drawn = [(smiles, svg) for smiles in items if (svg := molecule_svg(smiles))]
-            tiles = "".join(
-                f'<div class="tile">{svg}<div class="caption">{html.escape(smiles)}</div></div>'
-                for smiles, svg in drawn
-            )
-            grid = f'<div class="grid wide">{tiles}</div>'
+        tiles = "".join(_tile(item) for item in items)
+        grid = f'<div class="grid{"" if isinstance(items[0], Graph) else " wide"}">{tiles}</div>'
         parts.append(f"<h3>{html.escape(arm.name)}</h3>{grid}")
     if not parts:
         return ""
     about = '<p class="soft">The first graphs of the first seed, not selected.</p>'
     return f'{about}<div id="figure-generated">{"".join(parts)}</div>{_three_d(study)}'
+
+
+def _tile(item: Graph | str) -> str:
+    """A graph, or the molecule of a SMILES string (nothing where RDKit cannot draw it)."""
+    if isinstance(item, Graph):
+        caption = f"{item.n} nodes, {len(item.edges)} edges"
+        svg = plain_graph_svg(item, caption)
+    else:
+        caption, svg = item, molecule_svg(item)
+    return f'<div class="tile">{svg}<div class="caption">{html.escape(caption)}</div></div>' if svg else ""
 
 
 def _three_d(study: Study) -> str:

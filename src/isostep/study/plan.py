@@ -28,7 +28,7 @@ class Arm(_Frozen):
 
     name: str
     chosen: dict[str, Any]
-    calls: int | None = Field(None, ge=1)
+    calls: int | None = Field(default=None, ge=1)
     paper: dict[str, float] = {}  # published values, for tables side by side
 
 
@@ -40,7 +40,7 @@ class Plan(_Frozen):
     arms: tuple[Arm, ...] = Field(min_length=1)
     seeds: tuple[int, ...] = Field(min_length=1)
     n: int = Field(ge=1)
-    batch_size: int = Field(DEFAULT_BATCH, ge=1)
+    batch_size: int = Field(default=DEFAULT_BATCH, ge=1)
     noise: Literal["path", "step"] = "path"
     reference: str | None = None
     kernel: Literal["tv", "emd"] | None = None

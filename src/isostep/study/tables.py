@@ -121,8 +121,8 @@ def _mean_cell(metric: dict[str, Any] | None) -> str:
         return "not defined"
     sd = metric.get("sd")
     cell = number(metric["mean"], 4) + (f" ± {number(sd, 2)}" if sd is not None else "")
-    tested = metric["test"] is not None and metric["test"]["p"] is not None
-    return cell + (f" {SIGN[metric['test']['verdict']]}" if tested else "")
+    test = metric["test"]
+    return cell if test is None or test["p"] is None else f"{cell} {SIGN[test['verdict']]}"
 
 
 _TEX = {"±": r"$\pm$", "↓": r"$\downarrow$", "↑": r"$\uparrow$", "<": "$<$", ">": "$>$"} | {c: f"\\{c}" for c in "_%&#"}
