@@ -26,6 +26,8 @@ from isostep.network.gdss import MLP, AttentionLayer, GdssNetwork, ScoreNetworkX
 class Ops(Protocol):
     """The parts that are not matrix products. C channels, F features, N nodes, P pairs, B graphs."""
 
+    cells: int  # most B N^2 of one call
+
     def aggregate(self, channels: Tensor, x: Tensor, square: Tensor, out: Tensor) -> None:
         """out[:, :F] (C, F + 1, N, B) = d A_c d x for every channel c; channels (C, P, B), x (F, N, B)."""
         ...
@@ -38,6 +40,8 @@ class Ops(Protocol):
 
 
 class TorchOps:
+    cells = 16_000
+
     def aggregate(self, channels: Tensor, x: Tensor, square: Tensor, out: Tensor) -> None:
         n = x.shape[1]
         a = channels.index_select(1, square).view(len(channels), n, n, -1)
@@ -112,8 +116,11 @@ class FoldedGdss:
     edge_powers: int
     ops: Ops
     overhead: int = 2500
-    cells: int = 24_000
     takes_mask: bool = True
+
+    @property
+    def cells(self) -> int:
+        return self.ops.cells
 
     def __call__(
         self, x: Tensor, adj: Tensor, mask: Tensor | None, t: Tensor | None = None, padding: int = 0
