@@ -66,12 +66,12 @@ def _fit(model) -> tuple[int, int, float]:
 
     few = 6
     sample(model, 8, schedule="uniform", steps=2, noise=BrownianPath(0))  # the first calls are slow
-    best = (16, 50, 0.0)
-    for n, steps in ((64, 250), (64, 100), (32, 100), (32, 60), (16, 50)):
+    best = (16, 25, 0.0)
+    for n, steps in ((64, 200), (64, 100), (32, 100), (32, 50), (16, 50), (16, 25)):
         began = time.perf_counter()
         sample(model, n, schedule="uniform", steps=few, noise=BrownianPath(0))
         each = (time.perf_counter() - began) / few
-        best = (n, steps, each * steps * (2 + 1.5) * len(SEEDS))  # DVS may take more steps than its base
+        best = (n, steps, each * steps * (2 + 3) * len(SEEDS))  # DVS may take three times its base steps
         if best[2] <= LIMIT:
             break
     return best
