@@ -9,9 +9,11 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from isostep.errors import InputError
+
+LONGEST_LINE = 32 * 2**20
 
 
 @contextlib.contextmanager
@@ -62,6 +64,14 @@ def read_json(path: str | Path, limit: int = 256 * 2**20) -> Any:
         raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON: {error}; restore or delete the file") from error
+
+
+def bounded_lines(file: IO[bytes], path: str | Path, most: int = LONGEST_LINE) -> Iterator[bytes]:
+    """Lines of an open file; one of `most` bytes or more (a small compressed file can hold it) is refused."""
+    while line := file.readline(most):
+        if len(line) >= most:
+            raise InputError(f"{path}: a line has {most} bytes or more; that is no graph or molecule")
+        yield line
 
 
 def sha256(path: str | Path) -> str:

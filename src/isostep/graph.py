@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isostep.errors import InputError
-from isostep.files import replacing
+from isostep.files import bounded_lines, replacing
 
 if TYPE_CHECKING:
     import networkx
@@ -124,8 +124,9 @@ def numbered_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """Lines of a text file (or of a `.gz` of one) with their numbers from 1; blank lines are counted and left out."""
     opener = gzip.open if Path(path).suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8") as file:
-            yield from ((number, line) for number, line in enumerate(file, start=1) if line.strip())
+        with opener(path, "rb") as file:
+            lines = enumerate((line.decode() for line in bounded_lines(file, path)), start=1)
+            yield from ((number, line.replace("\r\n", "\n")) for number, line in lines if line.strip())
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: {error.reason}; check what the file holds") from error
     except (OSError, EOFError, zlib.error) as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from isostep.errors import InputError
+from isostep.files import bounded_lines
 from isostep.graph import Graph
 from isostep.metric.molecules import canonical
 
@@ -251,7 +252,7 @@ def _fault(text: str) -> str:
 def _lines(path: Path, blank: bool = False) -> Iterator[tuple[int, bytes]]:
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb") as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(bounded_lines(file, path), start=1):
                 if number == 1 and line.startswith(b"\x80"):
                     raise InputError(f"{path} is a pickle, which can run code when it is opened; write text instead")
                 if blank or line.strip():

@@ -58,7 +58,7 @@ class RayCrew:
                 self.ray.init(address="auto", **options)
             except ConnectionError:
                 self.ray.init(include_dashboard=False, **options)
-        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        except Exception as error:  # Ray raises that very class where a cluster does not start
             cause = str(error).split("\n")[0]
             raise InputError(
                 f"cannot reach the Ray cluster {address!r}: {cause}; start one, or leave out --ray"

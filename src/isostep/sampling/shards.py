@@ -32,7 +32,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from isostep.errors import InputError
-from isostep.files import read_json, replacing, write_json
+from isostep.files import LONGEST_LINE, bounded_lines, read_json, replacing, write_json
 from isostep.files import sha256 as file_sha256
 from isostep.sampler import SamplerSettings, one_line
 
@@ -44,7 +44,6 @@ except ModuleNotFoundError:  # pragma: no cover
 PLAN, RUN, MANIFEST, SHARDS, LOCK, TRACE = "plan.json", "run.json", "shards.jsonl", "shards", ".lock", "trace.json"
 PLAIN = {"graph": "graphs.jsonl", "molecule": "molecules.smi"}
 JOINED = 100_000
-LONGEST_LINE = 32 * 2**20
 Sha = Field(pattern=r"^[0-9a-f]{64}$")
 
 
@@ -149,13 +148,11 @@ def pack(lines: list[str]) -> bytes:
     return gzip.compress("".join(line + "\n" for line in lines).encode(), 6, mtime=0)
 
 
-def unpack(path: Path, most: int = LONGEST_LINE) -> Iterator[str]:
+def unpack(path: Path) -> Iterator[str]:
     """Lines of a shard file or of a plain one."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
-            while line := file.readline(most):
-                if len(line) == most:
-                    raise InputError(f"{path}: a line has {most} bytes or more; the file is damaged")
+            for line in bounded_lines(file, path):
                 yield line.decode().rstrip("\n")
     except (EOFError, zlib.error, UnicodeDecodeError, gzip.BadGzipFile) as error:
         raise InputError(f"{path} is damaged ({error}): `isostep runs verify --repair`, then repeat the run") from error

@@ -27,6 +27,14 @@ class Progress:
     seconds: float = 0.0
     config: str = ""
 
+    def check(self) -> None:
+        """A header can hold anything."""
+        number = (int, float)
+        if type(self.step) is not int or self.step < 0 or not isinstance(self.config, str):
+            raise ValueError(f"step {self.step!r} is not a step")
+        if not isinstance(self.seconds, number) or not (self.best is None or isinstance(self.best, number)):
+            raise ValueError(f"seconds {self.seconds!r} or best {self.best!r} is not a number")
+
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], progress: Progress) -> None:
     with replacing(path) as temporary:
@@ -38,6 +46,7 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], Progress]:
     try:
         with safe_open(path, "pt") as file:
             progress = Progress(**json.loads((file.metadata() or {})[KEY]))
+            progress.check()
             return {name: file.get_tensor(name) for name in file.keys()}, progress  # noqa: SIM118
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not a training checkpoint: {error}; delete it to start anew") from error
