@@ -13,8 +13,11 @@ bond loses one order. Of several fragments the one with the longest SMILES is ke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain, repeat
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
@@ -183,8 +186,13 @@ def encoder(spec: MoleculeSpec) -> Callable[[str], MoleculeGraph]:
     return one
 
 
-def decode(x: torch.Tensor, a: torch.Tensor, mask: torch.Tensor | None, spec: MoleculeSpec) -> list[Decoded]:
-    """Molecules of X (B, N, F), A (B, N, N) and mask (B, N); the lower triangle of A counts."""
+def decode(
+    x: torch.Tensor, a: torch.Tensor, mask: torch.Tensor | None, spec: MoleculeSpec, workers: int = 1
+) -> list[Decoded]:
+    """Molecules of X (B, N, F), A (B, N, N) and mask (B, N); the lower triangle of A counts.
+
+    With several `workers` RDKit works in so many processes, which take a second or two to start.
+    """
     batch, nodes, kinds = x.shape
     if kinds != len(spec.atoms) or a.shape != (batch, nodes, nodes) or (mask is not None and mask.shape != x.shape[:2]):
         raise InputError(
@@ -197,12 +205,20 @@ def decode(x: torch.Tensor, a: torch.Tensor, mask: torch.Tensor | None, spec: Mo
         real = real & mask.detach().cpu().bool().numpy()
     kind = present.argmax(-1)
     orders = _bond_orders(a.detach().cpu().double().numpy() * spec.scale, real)
-    charges = _charges(kind, orders, spec)
+    arrays = (kind, real, _charges(kind, orders, spec), orders)
+    if workers == 1 or batch < 2:
+        return _molecules(arrays, spec)
+    shares = zip(*(np.array_split(array, 4 * workers) for array in arrays), strict=True)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        return list(chain.from_iterable(pool.map(_molecules, shares, repeat(spec))))
 
+
+def _molecules(arrays: tuple[np.ndarray, ...], spec: MoleculeSpec) -> list[Decoded]:
     from rdkit import rdBase
 
+    kind, real, charges, orders = arrays
     with rdBase.BlockLogs():
-        return [_molecule(kind[b], real[b], charges[b], orders[b], spec) for b in range(batch)]
+        return [_molecule(kind[b], real[b], charges[b], orders[b], spec) for b in range(len(kind))]
 
 
 def _bond_orders(scaled: np.ndarray, real: np.ndarray) -> np.ndarray:
