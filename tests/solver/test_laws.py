@@ -52,7 +52,8 @@ def test_fixed_grids_converge_to_the_exact_law(name, grid):
             assert abs(second - exact) < 0.25 * std**2
             if (name, component) == ("reverse", "VE"):
                 continue  # its last step removes sigma_min on coarse grids only: no expansion in 1/N
-            assert abs(2 * second - first - exact) < 0.05 * std**2
+            # An error e that does not vanish would stay e here: it is caught from 7 % of the variance on.
+            assert abs(2 * second - first - exact) < 0.04 * std**2 + 0.4 * abs(second - exact)
 
 
 def test_the_multistep_exponential_method_has_second_order_in_law():
@@ -104,8 +105,12 @@ def check_law(solver, names, controller, allowance: float = ALLOWANCE, nodes: in
     return ratios
 
 
-@pytest.mark.parametrize("control", ADAPTIVE)
-@pytest.mark.parametrize("name", [*LINEAR, *NORMED])
+# Every solver with one clock and with own clocks; the variants of DVS with one solver of each sort.
+PAIRS = [(name, control) for name in (*LINEAR, *NORMED) for control in ("dvs", "dvs-graph")]
+PAIRS += [(name, control) for name in ("euler", "s4") for control in ("dvs-authors", "dvs-entries")]
+
+
+@pytest.mark.parametrize(("name", "control"), PAIRS)
 def test_adaptive_steps_keep_the_law(name, control):
     """A step chosen from the past does not bias the law."""
     solver, names = {**LINEAR, **NORMED}[name]
