@@ -36,12 +36,15 @@ def throughput(model: str, n: int, workers: list[int], repeats: int, steps: int,
     settings = resolve(loaded.info.sampler, schedule="uniform", steps=steps)
     rates: dict[int, list[float]] = {count: [] for count in workers}
     ratios: dict[int, list[float]] = {count: [] for count in workers}
+    cpu: dict[int, list[float]] = {count: [] for count in workers}
     for repeat in range(repeats):
         for count in workers:
             predicted = estimate(measure(loaded, settings, batch), n, count, batch).seconds
             with tempfile.TemporaryDirectory() as place:
                 sample_run(loaded, n, place, workers=count, threads=1, seed=repeat, **options)
-                at = sorted(made.at for made in shards.read_state(place).made.values())
+                made = shards.read_state(place).made.values()
+            at = sorted(part.at for part in made)
+            cpu[count].append(1000 * sum(part.cpu_seconds for part in made) / n)
             # The first `count` shards end together with the start-up; the rest is steady work.
             seconds = (at[-1] - at[count - 1]) * len(at) / (len(at) - count)
             rates[count].append(n / seconds)
@@ -52,6 +55,7 @@ def throughput(model: str, n: int, workers: list[int], repeats: int, steps: int,
         "model": model, "n": n, "batch": batch, "steps": steps, "cores": cores(), "load": os.getloadavg()[0],
         "graphs_per_second": {str(count): [round(rate, 2) for rate in values] for count, values in rates.items()},
         "speedup": {str(count): round(middle[count] / middle[first], 3) for count in workers},
+        "cpu_seconds_per_1000": {str(count): [round(value, 2) for value in values] for count, values in cpu.items()},
         "real_over_predicted": {str(count): [round(r, 2) for r in values] for count, values in ratios.items()},
     }  # fmt: skip
 

@@ -42,11 +42,18 @@ def worker_pids(driver: int) -> list[int]:
     return [pid for child in _children(driver) for pid in _children(child)]
 
 
+def descendants(pid: int) -> list[int]:
+    """All processes that come from this one."""
+    return [found for child in _children(pid) for found in (child, *descendants(child))]
+
+
 def _children(pid: int) -> list[int]:
+    """Of any of its threads."""
     try:
-        return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:
         return []
+    return [int(child) for text in texts for child in text.split()]
 
 
 def kill(process, what: str, chooser: random.Random, wait: float) -> bool:

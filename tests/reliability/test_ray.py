@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 from isostep.model.analytic import analytic_model
 from isostep.sampling import shards
 from isostep.sampling.sharded import sample_run
+from tests.reliability.driving import descendants
 
 PLAN = {"schedule": "uniform", "steps": 4, "batch_size": 8, "shard_size": 8}
 
@@ -30,13 +32,11 @@ def test_a_ray_cluster_of_two_workers_writes_the_same_files_even_if_one_is_kille
 
     def kill_once(graphs: float) -> None:
         """A worker process of the cluster, once some work is done."""
-        from ray.util.state import list_actors
-
         if killed or graphs <= 0:
             return
-        pids = [actor.pid for actor in list_actors() if actor.state == "ALIVE" and actor.pid]
-        os.kill(pids[0], signal.SIGKILL)
-        killed.append(pids[0])
+        actors = [pid for pid in descendants(os.getpid()) if b"_Actor" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(actors[0], signal.SIGKILL)
+        killed.append(actors[0])
 
     sample_run(analytic_model(), 96, tmp_path / "ray", workers=2, ray="auto", advance=kill_once, **PLAN)
     assert killed

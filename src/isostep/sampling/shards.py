@@ -123,6 +123,7 @@ class Made(_Frozen):
     batch_calls: int = Field(ge=0)
     valid: int = Field(0, ge=0)
     seconds: float = Field(ge=0)
+    cpu_seconds: float = Field(0.0, ge=0)
     at: float = 0.0
 
 

@@ -58,7 +58,7 @@ class Job:
 
 def make_shard(job: Job, task: Task, tell: Callable[[float], None] | None = None) -> Shard:
     """Sample the graphs of one shard; `tell` hears which part of it is done."""
-    trace = job.trace and task.shard == 0
+    trace, began = job.trace and task.shard == 0, time.process_time()
     result = sample(
         job.model, task.n, start=task.start, seed=job.seed, batch_size=job.batch_size, settings=job.settings,
         trace=int(trace), progress=tell,
@@ -78,6 +78,7 @@ def make_shard(job: Job, task: Task, tell: Callable[[float], None] | None = None
         batch_calls=result.batch_calls,
         valid=sum(not isinstance(item, Graph) and item.valid for item in result.items),
         seconds=result.seconds,
+        cpu_seconds=time.process_time() - began,
     )
     return Shard(made, data, s.trace.to_dict() if trace and s.trace is not None else None)
 
