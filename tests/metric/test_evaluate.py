@@ -188,6 +188,9 @@ def test_other_refusals(tmp_path, graphs, molecules):
         evaluate(["CCO"], molecules, kernel="tv")
     with pytest.raises(InputError, match="no reference 'moon'"):
         evaluate(["CCO"], "moon")
+    for numbers in ({"workers": 0}, {"resamples": -1}, {"seed": -1}):
+        with pytest.raises(InputError, match="need workers >= 1, resamples >= 0, seed >= 0"):
+            evaluate(["CCO"], molecules, **numbers)
     with pytest.raises(InputError, match="graphs only or SMILES only"):
         evaluate(["CCO", Graph.of(1, [])], molecules)
     with pytest.raises(InputError, match="holds no graph"):

@@ -70,6 +70,8 @@ def evaluate(
     `kernel` of the graph MMDs: the reference's customary one where None. `metrics`: keys; all that apply where None,
     and then one that cannot be computed is listed as undefined instead of raising.
     """
+    if workers < 1 or resamples < 0 or seed < 0:
+        raise InputError(f"need workers >= 1, resamples >= 0, seed >= 0, got {workers}, {resamples}, {seed}")
     entry, fitted, name = _resolve(reference)
     items = gather(source, strict)
     _check_kind(items, fitted, name)
