@@ -7,17 +7,16 @@ each also with `.gz`. A run folder holds `graphs.jsonl` or `molecules.smi`, or s
 
 from __future__ import annotations
 
-import csv
 import gzip
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal, cast
 
 from isostep.errors import InputError
-from isostep.files import bounded_lines
-from isostep.graph import Graph
+from isostep.files import bounded_lines, csv_fields
+from isostep.graph import Graph, located
 from isostep.metric.molecules import canonical
 
 Kind = Literal["graph", "molecule"]
@@ -152,14 +151,15 @@ def _is_run_line(line: bytes) -> bool:
 
 def _read_csv(path: Path, items: Items, strict: bool) -> None:
     lines = list(_lines(path))
-    header = next(csv.reader([_decoded(lines[0][1])]), []) if lines else []
+    with located(f"{path}, line 1"):
+        header = csv_fields(_decoded(lines[0][1])) if lines else []
     names = [name.strip().lower() for name in header]
     if "smiles" not in names:
         raise InputError(f"{path}, line 1: expected a column `smiles`, got {','.join(header)[:60]!r}")
     column = names.index("smiles")
 
     def add(line: bytes) -> None:
-        row = next(csv.reader([_text(line)]), [])
+        row = csv_fields(_text(line))
         if len(row) != len(header):
             raise BadLine(f"expected {len(header)} fields, got {len(row)}")
         _add_smiles(items, row[column].strip())
@@ -251,7 +251,8 @@ def _fault(text: str) -> str:
 
 def _lines(path: Path, blank: bool = False) -> Iterator[tuple[int, bytes]]:
     try:
-        with gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb") as file:
+        opener = gzip.open if path.suffix.lower() == ".gz" else open
+        with cast("IO[bytes]", opener(path, "rb")) as file:
             for number, line in enumerate(bounded_lines(file, path), start=1):
                 if number == 1 and line.startswith(b"\x80"):
                     raise InputError(f"{path} is a pickle, which can run code when it is opened; write text instead")
