@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import hashlib
 import json
 import os
@@ -72,6 +73,14 @@ def bounded_lines(file: IO[bytes], path: str | Path, most: int = LONGEST_LINE) -
         if len(line) >= most:
             raise InputError(f"{path}: a line has {most} bytes or more; that is no graph or molecule")
         yield line
+
+
+def csv_fields(line: str) -> list[str]:
+    """Fields of one line of a CSV file."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error as error:
+        raise InputError(f"not a line of CSV: {error}") from error
 
 
 def sha256(path: str | Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 
 from isostep.dataset.data import SPLITS, graph_arrays, molecule_arrays
 from isostep.errors import InputError
+from isostep.files import csv_fields
 from isostep.graph import Graph, located, numbered_lines
 from isostep.molecule import Molecules, MoleculeSpec, encoder
 from isostep.progress import progress
@@ -66,9 +66,14 @@ def encode_rows(origin: str, rows: Iterable[tuple[int, str, bool]], spec: Molecu
     return molecule_arrays(smiles, Molecules.of(graphs), split)
 
 
+def _fields(path: Path, number: int, line: str) -> list[str]:
+    with located(f"{path}, line {number}"):
+        return csv_fields(line)
+
+
 def csv_rows(path: Path) -> Iterator[tuple[int, str, bool]]:
     """(line number, SMILES, is it a test row) of a `smiles,test` file."""
-    rows = ((number, next(csv.reader([line]))) for number, line in numbered_lines(path))
+    rows = ((number, _fields(path, number, line)) for number, line in numbered_lines(path))
     _, header = next(rows, (1, []))
     if not {"smiles", "test"} <= set(header):
         raise InputError(f"{path}, line 1: expected columns smiles and test, got {','.join(header)!r}")
