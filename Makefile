@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+WORKERS ?= 2
 
 .PHONY: run test test-slow lint format bench clean
 
@@ -16,10 +17,10 @@ run: $(STAMP)
 	$(BIN)/isostep demo
 
 test: $(STAMP)
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(WORKERS)
 
 test-slow: $(STAMP)
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -n $(WORKERS) -m slow
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,12 +1,12 @@
 """Equal arc length with exactly N steps: measure once on a pilot, then sample on a static grid.
 
-V is driven by noise, so it grows with the step before it: E||df||^2 = g^2 tr(J^T J) dt + O(dt^2). The rate that does not
-depend on the grid is
+V is driven by noise, so it grows with the step before it: E||df||^2 = g^2 tr(J^T J) dt + O(dt^2). The rate that does
+not depend on the grid is
 
     j_c(t) = V_c / dt_previous
 
-and ds2 = V dt is the same for every step when dt is proportional to j^(-1/2). So integrate rho = (sum_c j_c)^(1/2) over t
-and cut the curve into N equal parts. No feedback, no host synchronisation, no coupling of graphs.
+and ds2 = V dt is the same for every step when dt is proportional to j^(-1/2). So integrate rho = (sum_c j_c)^(1/2)
+over t and cut the curve into N equal parts. No feedback, no host synchronisation, no coupling of graphs.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Pilot:
 class Density:
     """How the rate becomes a density of steps: rho = j^power, over the components' sum, their largest, or one of them.
 
-    `smooth` is the width in t of a moving average over the pilot; `floor` keeps rho above this share of its mean, so that
-    no stretch of time is left without steps.
+    `smooth` is the width in t of a moving average over the pilot; `floor` keeps rho above this share of its mean, so
+    that no stretch of time is left without steps.
     """
 
     power: float = 0.5

@@ -77,7 +77,7 @@ class ProcessSde:
 
 @dataclass(frozen=True)
 class FlowSde:
-    """The probability-flow ODE of a score model: half the score drift. `diffusion` stays that of the SDE it belongs to."""
+    """The probability-flow ODE of a score model: half the score drift; `diffusion` stays that of its SDE."""
 
     sde: ProcessSde
     singular_end: bool = False
