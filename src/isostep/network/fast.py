@@ -25,6 +25,7 @@ from isostep.network.gdss import GdssNetwork
 from isostep.network.grum import GrumNetwork
 
 BACKENDS = ("auto", "reference", "torch", "numba")
+FEW_GRAPHS = 8
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -156,11 +157,19 @@ def make_groups(mask: Tensor, program: Program) -> list[Group] | None:
     for first, end in _merge(sizes, counts, program):
         rows = order[start : start + sum(counts[first:end])]
         start += len(rows)
-        for part in rows.chunk(-(-len(rows) * sizes[first] ** 2 // program.cells)):
+        for part in rows.split(_together(sizes[first], len(rows), program)):
             n = int(extents[part[0]])
             real = mask[part, :n]
             groups.append(Group(part, n, None if bool(real.all()) else real))
     return groups
+
+
+def _together(nodes: int, graphs: int, program: Program) -> int:
+    """Graphs of one call: equal shares under `cells`. A few large graphs are faster one by one than side by side."""
+    most = program.cells // nodes**2
+    if program.takes_mask and most < FEW_GRAPHS:
+        return 1
+    return -(-graphs // -(-graphs // max(1, most)))
 
 
 def _merge(sizes: list[int], counts: list[int], program: Program) -> list[tuple[int, int]]:

@@ -34,8 +34,12 @@ class Linear:
     weight: Tensor
     bias: Tensor
 
-    def __call__(self, h: Tensor) -> Tensor:
-        return torch.addmm(self.bias, h.flatten(0, -2), self.weight).view(*h.shape[:-1], -1)
+    def __call__(self, h: Tensor, out: Tensor | None = None) -> Tensor:
+        """`out`: flat memory for the result."""
+        rows = h.flatten(0, -2)
+        if out is not None:
+            out = out[: len(rows) * len(self.bias)].view(len(rows), -1)
+        return torch.addmm(self.bias, rows, self.weight, out=out).view(*h.shape[:-1], -1)
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,10 @@ class Block:
     down: Tensor
     second_norm: Norm
 
-    def __call__(self, h: Tensor) -> Tensor:
+    def __call__(self, h: Tensor, scratch: Tensor | None = None) -> Tensor:
         """`h` (rows, width) has the attention's result added already."""
         h = self.first_norm(h)
-        return self.second_norm(h.addmm_(self.up(h).relu_(), self.down))
+        return self.second_norm(h.addmm_(self.up(h, scratch).relu_(), self.down))
 
 
 @dataclass(frozen=True)
@@ -122,8 +126,11 @@ class FoldedGrum:
         blocks = [slice(int(rows[0]), int(rows[-1]) + 1) for rows in blocks]
         for rows in blocks:
             E[rows] = _symmetric(_relu_twice(self.in_e, pairs[rows]))
+        # The large temporaries of a block, in memory that is not given back in between.
+        size = blocks[0].stop * n * n * max(X.shape[-1], self.layers[0].e_block.down.shape[0])
+        scratch = x.new_empty(2, size).unbind()
         for layer in self.layers:
-            X, y = _run_layer(layer, X, E, y, blocks, padding)
+            X, y = _run_layer(layer, X, E, y, blocks, padding, scratch)
         return self._predict(x, pairs, X, E, blocks, padding)
 
     def _predict(
@@ -237,7 +244,7 @@ def _rounded(weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Linear:
 
 
 def _run_layer(
-    layer: Layer, X: Tensor, E: Tensor, y: Tensor, blocks: list[slice], padding: int
+    layer: Layer, X: Tensor, E: Tensor, y: Tensor, blocks: list[slice], padding: int, scratch: tuple[Tensor, ...]
 ) -> tuple[Tensor, Tensor]:
     """New X and y; E (B, n, n, de) is updated in place, block by block."""
     n = X.shape[1]
@@ -249,13 +256,13 @@ def _run_layer(
         old = E[rows]
         if layer.y is not None:
             pooled.append(_pool(old.flatten(1, 2), layer.e_padded, padding * (padding + 2 * n)))
-        weights = layer.e_mul(old).mul_(query[rows, :, None])
-        weights = torch.addcmul(layer.e_add(old), weights, key[rows, None], out=weights)
-        attended[rows] = _attend(weights, value[rows], padding)
+        weights = layer.e_mul(old, scratch[0]).mul_(query[rows, :, None])
+        weights = torch.addcmul(layer.e_add(old, scratch[1]), weights, key[rows, None], out=weights)
+        attended[rows] = _attend(weights, value[rows], padding, scratch[1])
         weights.mul_(e_mul[rows, None, None])
         old += e_shift[rows, None, None]
         flat = old.view(-1, old.shape[-1]).addmm_(weights.flatten(0, 2), layer.e_out)
-        old.copy_(layer.e_block(flat).view(old.shape))
+        old.copy_(layer.e_block(flat, scratch[1]).view(old.shape))
     attended.mul_(x_mul[:, None]).add_(x_add[:, None])
     new_X = layer.x_block((X + layer.x_out(attended)).flatten(0, 1)).view(X.shape)
     if layer.y is not None:
@@ -263,12 +270,12 @@ def _run_layer(
     return new_X, y
 
 
-def _attend(weights: Tensor, value: Tensor, padding: int) -> Tensor:
+def _attend(weights: Tensor, value: Tensor, padding: int, scratch: Tensor) -> Tensor:
     """sum_j 2^weights_j value_j / sum_j 2^weights_j, (B, n, dx), with `padding` more zeros among weights and values."""
     top = weights.amax(2, keepdim=True)
     if padding:
         top.clamp_(min=0)
-    shares = (weights - top).exp2_()
+    shares = torch.sub(weights, top, out=scratch[: weights.numel()].view(weights.shape)).exp2_()
     total = shares.sum(2)
     if padding:
         total.add_(top.squeeze(2).neg_().exp2_(), alpha=padding)

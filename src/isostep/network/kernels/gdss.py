@@ -12,6 +12,7 @@ from torch import Tensor
 from isostep.network.fast_gdss import TorchOps
 from isostep.network.kernels.arithmetic import LOG2_E, ONE, OPTIONS, exp2
 
+VECTOR = 8  # graphs that fill a vector
 FEWEST = 48  # graphs; the vectorised loop over scores takes 32 at a time, and torch is faster below
 SAFE = np.float32(60)  # (1 + 2^60)^2 is finite
 
@@ -20,6 +21,8 @@ class NumbaOps(TorchOps):
     cells = 24_000  # fewer temporaries
 
     def aggregate(self, channels: Tensor, x: Tensor, square: Tensor, out: Tensor) -> None:
+        if x.shape[-1] < VECTOR:
+            return super().aggregate(channels, x, square, out)
         edges = x.new_empty(2, *x.shape[1:])
         _aggregate(channels.numpy(), x.numpy(), square.numpy(), edges.numpy(), out.numpy())
 
