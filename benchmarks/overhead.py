@@ -24,7 +24,7 @@ import torch
 from isostep.control import Controller, Dvs, uniform
 from isostep.network.fast import FastNetwork
 from isostep.network.gdss import GdssNetwork
-from isostep.noise import PREDICTOR, PRIOR, Draw, PhiloxNoise, ZeroNoise
+from isostep.noise import PREDICTOR, Draw, PhiloxNoise, ZeroNoise, standard_normal
 from isostep.process import VE, ProcessSde
 from isostep.sampling import integrate
 from isostep.solver import Euler
@@ -62,8 +62,7 @@ def median_seconds(work: Callable[[], object], repeats: int) -> float:
 
 def start(graphs: int) -> GraphState:
     blank = {"X": torch.zeros(graphs, NODES, FEATURES), "A": torch.zeros(graphs, NODES, NODES)}
-    state = GraphState.of(torch.ones(graphs, NODES), **blank)
-    return state.replace(PhiloxNoise(0).normal(state, draw(graphs), PRIOR))
+    return standard_normal(GraphState.of(torch.ones(graphs, NODES), **blank))
 
 
 def draw(graphs: int) -> Draw:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from isostep.control import Controller
 from isostep.network.analytic import Mixture
-from isostep.noise import PRIOR, Draw, PhiloxNoise, RecordedNoise
+from isostep.noise import Draw, RecordedNoise, standard_normal
 from isostep.process import VE, VP, Bridge, Process, ProcessSde, SubVP
 from isostep.sampling import integrate
 from isostep.solver import Solver
@@ -67,13 +67,12 @@ def blank(model: Mixture, count: int, dtype=torch.float64) -> GraphState:
 
 def exact_start(model: Mixture, count: int, seed: int, dtype=torch.float64) -> GraphState:
     """Graphs drawn from the exact law at t = 0 (the VE prior N(0, 1) is not quite that)."""
-    state = blank(model, count, dtype=dtype)
-    z = PhiloxNoise(seed).normal(state, draw(count), PRIOR)
+    z = standard_normal(blank(model, count, dtype=dtype), seed)
     out = {}
     for name, process in model.processes.items():
         mean, std = law(process, 0.0)
-        out[name] = state.project(name, mean + std * z[name])
-    return state.replace(out)
+        out[name] = z.project(name, mean + std * z[name])
+    return z.replace(out)
 
 
 def free(state: GraphState, name: str) -> Tensor:
@@ -153,4 +152,4 @@ def noisy_graphs(sizes: Sequence[int], nodes: int | None = None, features: int =
     nodes = nodes or max(sizes)
     mask = torch.arange(nodes)[None, :] < torch.tensor(sizes)[:, None]
     state = GraphState.of(mask, X=torch.zeros(len(sizes), nodes, features), A=torch.zeros(len(sizes), nodes, nodes))
-    return state.replace(PhiloxNoise(seed).normal(state, draw(len(sizes), first=first), PRIOR))
+    return standard_normal(state, seed, torch.arange(first, first + len(sizes)))

@@ -143,6 +143,14 @@ class BrownianTree:
         return torch.lerp(left, right, u) + leaf * (width * u * (1 - u)).sqrt()
 
 
+def standard_normal(like: GraphState, seed: int = 0, index: Tensor | None = None) -> GraphState:
+    """The graphs of `like` with standard normal values: where a sample starts. `index` names them (default 0..B-1)."""
+    index = torch.arange(like.batch) if index is None else index
+    index = index.to(like.device, torch.int64)
+    zero = torch.zeros_like(index)
+    return like.replace(PhiloxNoise(seed).normal(like, Draw(index, zero, zero, zero), PRIOR))
+
+
 def uniform(seed: int, index: Tensor, stream: int) -> Tensor:
     """One uniform number in (0, 1) per graph, float64, independent of all other streams."""
     zeros = torch.zeros_like(index)[:, None]

@@ -17,7 +17,7 @@ from isostep.model.info import ModelInfo
 from isostep.molecule import Decoded, decode, decode_graphs
 from isostep.network import assemble
 from isostep.network.fast import FastNetwork
-from isostep.noise import PRIOR, SIZES, Draw, PhiloxNoise, uniform
+from isostep.noise import SIZES, standard_normal, uniform
 from isostep.process import ProcessSde
 from isostep.state import GraphState
 
@@ -87,12 +87,9 @@ class Model:
         mask = torch.arange(slots)[None, :] < sizes[:, None]
         rows = len(index)
         x, a = torch.zeros(rows, slots, self.info.features), torch.zeros(rows, slots, slots)
-        state = GraphState.of(mask, X=x, A=a).to(self.device)
-        clock = torch.zeros(rows, dtype=torch.float64, device=self.device)
-        draw = Draw(index.to(self.device), torch.zeros_like(index, device=self.device), clock, clock)
-        z = PhiloxNoise(seed).normal(state, draw, PRIOR)
+        z = standard_normal(GraphState.of(mask, X=x, A=a).to(self.device), seed, index)
         processes = self.info.processes()
-        return state.replace({name: z[name] * processes[name].prior_std for name in z})
+        return z.replace({name: value * processes[name].prior_std for name, value in z.components.items()})
 
     def decode(self, mean: GraphState) -> list[Graph] | list[Decoded]:
         """Graphs, or molecules, from the denoised output."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from isostep.errors import InputError
-from isostep.noise import PRIOR, Draw, PhiloxNoise
+from isostep.noise import standard_normal
 from isostep.process.base import Process
 from isostep.process.sde import ProcessSde
 from isostep.state import GraphState, Kind, expand
@@ -76,11 +76,8 @@ class Mixture:
         nodes = next(iter(self.means.values())).shape[1]
         mask = torch.ones(count, nodes) if mask is None else mask
         blank = {n: torch.zeros(count, *mean.shape[1:], dtype=dtype) for n, mean in self.means.items()}
-        state = GraphState.of(mask, self.kinds, **blank)
-        zero = torch.zeros(count, dtype=torch.float64)
-        draw = Draw(torch.arange(count), torch.zeros(count, dtype=torch.int64), zero, zero)
-        z = PhiloxNoise(seed).normal(state, draw, PRIOR)
-        return state.replace({n: z[n] * self.processes[n].prior_std for n in z})
+        z = standard_normal(GraphState.of(mask, self.kinds, **blank), seed)
+        return z.replace({n: x * self.processes[n].prior_std for n, x in z.components.items()})
 
 
 def gaussian(processes: Mapping[str, Process], nodes: int = 4, features: int = 2, std: float = 0.3) -> Mixture:
