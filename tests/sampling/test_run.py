@@ -17,7 +17,7 @@ from isostep.sampling.run import SampleResult, sample
 from tests.conftest import FIXTURES
 
 MOL, GRAPH = FIXTURES / "grum" / "mol.pth", FIXTURES / "grum" / "graph.pth"
-N = 10
+N = 8
 
 
 @cache
@@ -38,8 +38,8 @@ def same(one: SampleResult, other: SampleResult, atol: float = 1e-4) -> bool:
 # --- what a graph depends on --------------------------------------------------------------------------------------
 
 PER_GRAPH = {
-    "uniform": {"schedule": "uniform", "steps": 8},
-    "dvs": {"schedule": "dvs", "steps": 10},
+    "uniform": {"schedule": "uniform", "steps": 5},
+    "dvs": {"schedule": "dvs", "steps": 5},
 }
 
 
