@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import hashlib
 import json
 import os
@@ -67,7 +68,7 @@ def read_json(path: str | Path, limit: int = 256 * 2**20) -> Any:
         raise InputError(f"{path} is not valid JSON: {error}; restore or delete the file") from error
 
 
-def bounded_lines(file: IO[bytes], path: str | Path, most: int = LONGEST_LINE) -> Iterator[bytes]:
+def bounded_lines(file: IO[bytes] | gzip.GzipFile, path: str | Path, most: int = LONGEST_LINE) -> Iterator[bytes]:
     """Lines of an open file; one of `most` bytes or more (a small compressed file can hold it) is refused."""
     while line := file.readline(most):
         if len(line) >= most:

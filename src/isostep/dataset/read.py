@@ -76,11 +76,11 @@ def csv_rows(path: Path) -> Iterator[tuple[int, str, bool]]:
     rows = ((number, _fields(path, number, line)) for number, line in numbered_lines(path))
     _, header = next(rows, (1, []))
     if not {"smiles", "test"} <= set(header):
-        raise InputError(f"{path}, line 1: expected columns smiles and test, got {','.join(header)!r}")
+        raise InputError(f"{path}, line 1: expected columns smiles and test, got {','.join(header)[:60]!r}")
     smiles, test = header.index("smiles"), header.index("test")
     for number, row in rows:
         if len(row) != len(header) or row[test] not in ("0", "1"):
             raise InputError(
-                f"{path}, line {number}: expected {','.join(header)} with test 0 or 1, got {','.join(row)!r}"
+                f"{path}, line {number}: expected {','.join(header)} with test 0 or 1, got {','.join(row)[:60]!r}"
             )
         yield number, row[smiles], row[test] == "1"
