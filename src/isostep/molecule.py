@@ -166,10 +166,10 @@ def encoder(spec: MoleculeSpec) -> Callable[[str], MoleculeGraph]:
         with rdBase.BlockLogs():
             mol = Chem.MolFromSmiles(text)
         if mol is None or not mol.GetNumAtoms():
-            raise InputError(f"RDKit cannot read the SMILES {text!r}; remove or mend it")
+            raise InputError(f"RDKit cannot read the SMILES {text[:60]!r}; remove or mend it")
         if mol.GetNumAtoms() > spec.max_nodes:
             raise InputError(
-                f"{text!r} has {mol.GetNumAtoms()} heavy atoms, more than the {spec.max_nodes} allowed; remove it"
+                f"{text[:60]!r} has {mol.GetNumAtoms()} heavy atoms, more than the {spec.max_nodes} allowed; remove it"
             )
         Chem.Kekulize(mol, clearAromaticFlags=True)
         try:
@@ -177,7 +177,7 @@ def encoder(spec: MoleculeSpec) -> Callable[[str], MoleculeGraph]:
         except KeyError:
             strange = sorted({a.GetSymbol() for a in mol.GetAtoms()} - set(spec.atoms))
             raise InputError(
-                f"{text!r} holds {', '.join(strange)}; remove it, the elements are {', '.join(spec.atoms)}"
+                f"{text[:60]!r} holds {', '.join(strange)}; remove it, the elements are {', '.join(spec.atoms)}"
             ) from None
         orders = np.triu(Chem.GetAdjacencyMatrix(mol, useBO=True))
         i, j = np.nonzero(orders)

@@ -48,7 +48,7 @@ class Pilot:
             t = tuple(float(x) for x in record["t"])
             rate = {str(n): tuple(float(x) for x in v) for n, v in record["rate"].items()}
             pilot = Pilot(t, rate, int(record["graphs"]), int(record["calls"]))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise InputError(f"not a calibration: {error}; delete the file and calibrate again") from error
         lengths = {len(t), *(len(v) for v in rate.values())}
         if not rate or len(lengths) != 1 or len(t) < 2 or not np.isfinite([*t, *sum(rate.values(), ())]).all():
