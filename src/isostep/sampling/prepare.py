@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from isostep.sampler import SamplerSettings
 from isostep.sampling.run_batch import sample_batch
 
 Tell = Callable[[str], None]
+PACKAGE = Path(__file__).resolve().parent.parent
 PILOT_SEED = 0x150_57E9  # pilot graphs are nobody's samples
 
 
@@ -72,7 +74,10 @@ def pilot_for(
 
 
 def _stored(model: Model, what: str, key: Any, measure: Callable[[], dict[str, Any]], fresh: bool = False) -> Any:
-    """A measured record, filed under the model's fingerprint and `key`: in the model's folder, else in the cache."""
+    """A measured record, filed under the model's fingerprint and `key`: in the model's folder, else in the cache.
+
+    An embedded model's folder belongs to the package: records may ship there, but none is written.
+    """
     digest = hashlib.sha256(json.dumps([model.fingerprint(), key], sort_keys=True).encode()).hexdigest()
     name = f"{what}-{digest[:16]}.json"
     places = [folder / name for folder in (model.home, cache_folder() / "calibration") if folder is not None]
@@ -81,6 +86,8 @@ def _stored(model: Model, what: str, key: Any, measure: Callable[[], dict[str, A
         return read_json(found)
     record = {"model": model.info.name, **measure()}
     for place in places:
+        if PACKAGE in place.parents:
+            continue
         try:
             write_json(place, record, indent=None)
             break
