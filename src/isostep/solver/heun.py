@@ -53,8 +53,8 @@ class Heun(OneStep):
         """(B,) rms over all entries of (f2 - f1) dt / 2, in units of the tolerance."""
         if self.tolerance is None:
             return None
-        squares = sum(squared_norm(f2[n] - f1[n]).to(span.dt.dtype) for n in f1)
-        stored = sum(state.free_entries(n) * (2 if state.kinds[n] == "edge" else 1) for n in f1)
+        squares = torch.stack([squared_norm(f2[n] - f1[n]).to(span.dt.dtype) for n in f1]).sum(0)
+        stored = torch.stack([state.free_entries(n) * (2 if state.kinds[n] == "edge" else 1) for n in f1]).sum(0)
         return (squares / stored).sqrt() * span.dt / (2 * self.tolerance)
 
 
