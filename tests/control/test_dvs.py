@@ -92,6 +92,13 @@ def test_outside_the_active_ranges_the_step_is_the_base_step_and_the_ema_starts_
     assert dt == pytest.approx(expected, rel=1e-9)
 
 
+def test_a_range_excludes_its_start_and_includes_its_end():
+    """Steps of 0.25 are exact, so t = 0.25 and t = 0.5 are met to the bit."""
+    for active, adapting in ((((0.25, 1.0),), [False, False, True]), (((0.0, 0.25),), [False, True, False])):
+        dvs = Dvs(kappa=1.0, gamma=0.0, alpha=1.0, dt_base=0.25, dt_min=0.25, dt_max=0.375, active=active)
+        assert drive(dvs, [(0.25,)] * 3) == [0.375 if yes else 0.25 for yes in adapting]
+
+
 def test_the_edge_of_the_range_in_the_authors_mode():
     """Active where t > 0.5. Five hundred steps of 0.001 add up to .5000000000000003, so step 500 already adapts."""
     dvs = Dvs(kappa=1.0, gamma=0.3, dt_base=1e-3, eps_bound=2e-3, ema_start="first", active=((0.5, 1.0),))

@@ -51,9 +51,7 @@ class Grid(AcceptAll):
         return len(self.times) - 1
 
     def start(self, t: Tensor, components: int, t_end: float) -> GridMemory:
-        # Scale, then set the last time itself: 1 * T must be T to the last bit.
         times = torch.tensor(self.times, dtype=t.dtype, device=t.device) * t_end
-        times[-1] = t_end
         return self._rows(t, times, times.diff())
 
     def _rows(self, t: Tensor, times: Tensor, lengths: Tensor) -> GridMemory:
