@@ -35,19 +35,20 @@ def test_arclength_makes_exactly_the_steps_asked_for(model):
 
 
 def test_a_calibration_is_stored_beside_the_model_and_reused(model, tmp_path):
+    plan = PilotPlan(graphs=3, steps=21)  # no other test has stored this one in the cache
     at_home = replace(model, home=tmp_path)
     settings = resolve(model.info.sampler, schedule="arclength", steps=5)
-    first = pilot_for(at_home, settings, PLAN)
+    first = pilot_for(at_home, settings, plan)
     [stored] = tmp_path.glob("pilot-*.json")
     record = json.loads(stored.read_text())
     record["calls"] = 12345
     stored.write_text(json.dumps(record))
-    assert first.calls == PLAN.steps
-    assert pilot_for(at_home, settings, PLAN).calls == 12345  # read back, not measured again
-    assert pilot_for(at_home, settings, PLAN, fresh=True).calls == PLAN.steps
+    assert first.calls == plan.steps
+    assert pilot_for(at_home, settings, plan).calls == 12345  # read back, not measured again
+    assert pilot_for(at_home, settings, plan, fresh=True).calls == plan.steps
     stored.write_text("{")
     with pytest.raises(InputError, match="not valid JSON"):
-        pilot_for(at_home, settings, PLAN)
+        pilot_for(at_home, settings, plan)
 
 
 def test_a_budget_is_kept_by_grids_and_met_by_dvs(model):
