@@ -22,11 +22,15 @@ def with_budget(model: Model, settings: SamplerSettings, calls: int) -> tuple[Sa
     if steps < 1:
         raise InputError(f"{calls} calls do not pay for one step of {settings.solver} ({each} calls); raise --calls")
     settings = settings.model_copy(update={"steps": steps})
-    controller = settings.controller()
-    if not (controller.needs_variation or controller.reviews):
+    if settings.schedule == "arclength" or not _adaptive(settings):  # arclength's times are measured later
         return settings, f"{steps} steps of {each} calls"
     best = _scaled(model, settings, calls)
     return best, f"base step 1/{best.steps}, scaled on a pilot of {PILOT_GRAPHS} graphs to at most {calls} calls"
+
+
+def _adaptive(settings: SamplerSettings) -> bool:
+    controller = settings.controller()
+    return controller.needs_variation or controller.reviews
 
 
 def _scaled(model: Model, settings: SamplerSettings, calls: int) -> SamplerSettings:
