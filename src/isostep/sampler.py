@@ -100,7 +100,8 @@ def resolve(preset: SamplerPreset, **chosen: Any) -> SamplerSettings:
     """Settings from a preset and the user's choices; a choice that is None falls back to the preset."""
     given = {key: value for key, value in chosen.items() if value is not None}
     schedule = given.get("schedule", "dvs")
-    solver = given.get("solver") or (preset.released_solver if schedule == "gdss" else None) or preset.solver
+    usual = {"gdss": preset.released_solver, "error": "heun-error"}.get(schedule)
+    solver = given.get("solver") or usual or preset.solver
     values: dict[str, Any] = {"schedule": schedule, "solver": solver, "steps": preset.steps}
     if preset.corrector is not None:
         values |= {"corrector": "langevin", "snr": preset.corrector.snr, "scale": preset.corrector.scale}

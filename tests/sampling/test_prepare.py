@@ -61,6 +61,16 @@ def test_a_budget_is_kept_by_grids_and_met_by_dvs(model):
     assert float(result.solution.calls.double().mean()) == pytest.approx(40, rel=0.1)
 
 
+def test_error_control_meets_a_budget_by_its_tolerance(model):
+    settings = resolve(model.info.sampler, schedule="error")
+    assert settings.solver == "heun-error"
+    fitted = fit_budget(model, settings, 60, PLAN)
+    calls = sample(model, 8, settings=fitted).solution.calls.double()
+    assert float(calls.mean()) == pytest.approx(60, rel=0.15)
+    looser = fit_budget(model, settings, 30, PLAN)
+    assert looser.solver_options["tolerance"] > fitted.solver_options["tolerance"]
+
+
 def test_refilled_slots_give_the_same_graphs_with_fewer_idle_rows(model):
     settings = resolve(model.info.sampler, schedule="dvs", clock="graph", steps=15)
     queue = sample(model, 7, settings=settings, batch_size=3)

@@ -1,7 +1,7 @@
 """Settings that need the model itself: measure on a pilot batch, once, and keep the answer.
 
     arclength    the information rate along a pilot run, cut into N equal parts
-    calls        a budget of network calls per graph: the step count of a grid, or DVS' kappa, by bisection
+    calls        a budget of network calls per graph: the step count of a grid, or DVS' kappa, or error control's tolerance, by bisection
 
 A pilot is stored as a small JSON file: beside the model where it is a folder of its own, else in the cache.
 """
@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -127,6 +127,25 @@ def _density(options: dict[str, Any]) -> Density:
         raise InputError(f"schedule arclength takes power, combine, smooth, floor: {error}") from error
 
 
+class _Knob(NamedTuple):
+    """The option by which an adaptive schedule spends more or less: more of it, longer steps."""
+
+    table: str
+    name: str
+    low: float
+    high: float
+
+    def turned(self, settings: SamplerSettings, value: float) -> SamplerSettings:
+        options = {**getattr(settings, self.table), self.name: value}
+        return settings.model_copy(update={self.table: options})
+
+
+KNOBS = {
+    "dvs": _Knob("schedule_options", "kappa", 1e-6, 1e12),
+    "error": _Knob("solver_options", "tolerance", 1e-6, 1e3),
+}
+
+
 def fit_budget(
     model: Model,
     settings: SamplerSettings,
@@ -134,48 +153,45 @@ def fit_budget(
     plan: PilotPlan | None = None,
     tell: Tell | None = None,
 ) -> SamplerSettings:
-    """Settings that make `calls` network calls per graph (on average, for DVS with a clock per graph)."""
+    """Settings that make `calls` network calls per graph (on average, where every graph decides for itself)."""
     per_step = settings.make_solver().calls_per_step
     steps = calls // per_step
     if steps < 1:
         raise InputError(f"{calls} calls are less than one step of this solver, which takes {per_step}")
     settings = settings.model_copy(update={"steps": steps})
-    if settings.schedule != "dvs":
+    if settings.schedule not in KNOBS:
         return settings
+    knob = KNOBS[settings.schedule]
 
     def search() -> dict[str, Any]:
         if tell:
-            tell(f"searching kappa for {calls} calls")
-        return {"calls": calls, "kappa": _search_kappa(model, settings, steps, plan or PilotPlan())}
+            tell(f"searching {knob.name} for {calls} calls")
+        return {"calls": calls, knob.name: _search(model, settings, calls, knob, plan or PilotPlan())}
 
-    record = _stored(model, "kappa", [settings.model_dump(mode="json"), calls], search)
+    record = _stored(model, knob.name, [settings.model_dump(mode="json"), calls], search)
     try:
-        return _with_kappa(settings, float(record["kappa"]))
+        return knob.turned(settings, float(record[knob.name]))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
-            f"a stored kappa is damaged: {error}; delete the kappa-*.json files beside the model"
+            f"a stored {knob.name} is damaged: {error}; delete the {knob.name}-*.json files beside the model"
         ) from error
 
 
-def _with_kappa(settings: SamplerSettings, kappa: float) -> SamplerSettings:
-    return settings.model_copy(update={"schedule_options": {**settings.schedule_options, "kappa": kappa}})
-
-
-def _search_kappa(model: Model, settings: SamplerSettings, steps: int, plan: PilotPlan) -> float:
-    """Bisection in log kappa: more kappa, longer steps, fewer of them. Ends at the kappa closest to the budget."""
+def _search(model: Model, settings: SamplerSettings, calls: int, knob: _Knob, plan: PilotPlan) -> float:
+    """Bisection in the knob's logarithm. Ends at the value whose pilot comes closest to the budget."""
     index = torch.arange(plan.graphs)
 
-    def taken(log_kappa: float) -> float:
-        solution = sample_batch(model, _with_kappa(settings, math.exp(log_kappa)), index, PILOT_SEED)
-        return float(solution.steps.double().mean())
+    def spent(log_value: float) -> float:
+        solution = sample_batch(model, knob.turned(settings, math.exp(log_value)), index, PILOT_SEED)
+        return float(solution.calls.double().mean())
 
-    low, high = math.log(1e-6), math.log(1e12)
+    low, high = math.log(knob.low), math.log(knob.high)
     best = (math.inf, 0.0)
     for _ in range(24):
         middle = (low + high) / 2
-        count = taken(middle)
-        best = min(best, (abs(count - steps), middle))
-        if abs(count - steps) <= max(0.5, 0.005 * steps):
+        count = spent(middle)
+        best = min(best, (abs(count - calls), middle))
+        if abs(count - calls) <= max(0.5, 0.005 * calls):
             break
-        low, high = (middle, high) if count > steps else (low, middle)
+        low, high = (middle, high) if count > calls else (low, middle)
     return math.exp(best[1])

@@ -16,8 +16,8 @@ from isostep.files import read_json, write_json
 from isostep.model.model import Model
 from isostep.model.zoo import load_model
 from isostep.sampler import SamplerSettings, resolve
+from isostep.sampling.prepare import KNOBS, prepare
 from isostep.sampling.write import versions
-from isostep.study.budget import with_budget
 from isostep.study.cell import TIMES, at_time, draw, is_complete, measure, write_cell_run
 from isostep.study.plan import DEFAULT_METRICS, Plan
 from isostep.study.reference import Found, find_reference
@@ -66,7 +66,7 @@ def run_plan(plan: Plan, out: str | Path, model: Model | None = None, tell: Tell
     found = find_reference(plan.reference or model.info.dataset, plan.kernel)
     metrics = plan.metrics or DEFAULT_METRICS[model.info.kind]
     identity = fingerprint(model)
-    resolved = [_settings(store, model, identity, arm.chosen, arm.calls) for arm in plan.arms]
+    resolved = [_settings(model, arm.chosen, arm.calls) for arm in plan.arms]
     runs = [
         {seed: _run_inputs(identity, settings, seed, plan, seed == plan.seeds[0]) for seed in plan.seeds}
         for settings, _ in resolved
@@ -133,21 +133,16 @@ def _metric(first: dict, cells: dict, name: str, better: Better, against: bool) 
     return {"values": values, **(asdict(spread(list(values.values()))) if values else {"n": 0}), "test": test}
 
 
-def _settings(
-    store: Store, model: Model, identity: str, chosen: dict, calls: int | None
-) -> tuple[SamplerSettings, str]:
-    """An arm's settings; steps found for a budget are remembered."""
-    settings = resolve(model.info.sampler, **{"clock": "batch", **chosen})
+def _settings(model: Model, chosen: dict, calls: int | None) -> tuple[SamplerSettings, str]:
+    """An arm's settings with everything measured filled in, and what a budget came to."""
+    settings = prepare(model, resolve(model.info.sampler, **{"clock": "batch", **chosen}), calls)
     if calls is None:
         return settings, ""
-    key = key_of(["budget", identity, settings.model_dump(mode="json"), calls, __version__])
-    path = store.folder / "budgets" / f"{key}.json"
-    if path.is_file():
-        saved = read_json(path)
-        return settings.model_copy(update={"steps": saved["steps"]}), saved["note"]
-    found, note = with_budget(model, settings, calls)
-    write_json(path, {"steps": found.steps, "note": note})
-    return found, note
+    knob = KNOBS.get(settings.schedule)
+    if knob is None:
+        return settings, f"{settings.steps} steps of {settings.make_solver().calls_per_step} calls"
+    value = getattr(settings, knob.table)[knob.name]
+    return settings, f"{knob.name} {value:.4g}, found on a pilot for {calls} calls"
 
 
 def _run_inputs(identity: str, settings: SamplerSettings, seed: int, plan: Plan, record: bool) -> dict[str, Any]:
