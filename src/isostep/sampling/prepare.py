@@ -1,7 +1,8 @@
 """Settings that need the model itself: measure on a pilot batch, once, and keep the answer.
 
     arclength    the information rate along a pilot run, cut into N equal parts
-    calls        a budget of network calls per graph: the step count of a grid, or DVS' kappa, or error control's tolerance, by bisection
+    calls        a budget of network calls per graph: a grid's step count; by bisection, kappa of DVS
+                 or the tolerance of error control
 
 A pilot is stored as a small JSON file: beside the model where it is a folder of its own, else in the cache.
 """

@@ -1,0 +1,245 @@
+"""Quality against network calls: every solver and schedule at the same budgets, against 1000 Euler steps.
+
+    python benchmarks/frontier.py MODEL --out DIR [-n 500] [--seeds 0-4] [--calls 10,20,50,100,250,1000]
+                                  [--arms TEXT] [--markdown FILE] [--plot FILE.svg] [--json]
+
+A study (resumable: finished cells are kept in DIR) whose arms are compared, paired by seed, with the yardstick: uniform
+Euler steps with the model's own corrector, 1000 of them. Prints a table (mean and standard deviation over seeds, sign
+of the 95 % interval of the paired difference: + better, = not distinguishable, - worse) and, for every budget, the best
+arm: the one with the smallest mean of standardised differences over the metrics. `--arms` keeps the arms whose name
+contains one of the comma-separated texts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isostep.files import write_text
+from isostep.model.model import Model
+from isostep.model.zoo import load_model
+from isostep.study.compare import Study, run_plan
+from isostep.study.plan import Arm, Plan, parse_counts, parse_seeds
+from isostep.study.plots import COLOURS, MARKERS, STYLES
+from isostep.study.significance import Paired, paired, spread
+from isostep.study.tables import ARROW, SIGN, number
+
+BUDGETS = "10,20,50,100,250,1000"
+FEW = 100  # up to here every arm runs, beyond only the main ones
+BATCH = {"clock": "batch"}
+NONE = {"corrector": "none"}
+
+
+@dataclass(frozen=True)
+class Method:
+    """One line of the frontier: what goes to the sampler, and whether it also runs with many calls."""
+
+    name: str
+    schedule: str
+    solver: str
+    many: bool = False
+    extra: tuple[tuple[str, Any], ...] = ()
+
+    def arm(self, calls: int) -> Arm:
+        chosen = {"clock": "graph", "schedule": self.schedule, "solver": self.solver, **dict(self.extra)}
+        return Arm(name=f"{self.name}, {calls} calls", chosen=chosen, calls=calls)
+
+
+def method(schedule: str, solver: str, note: str = "", many: bool = False, **extra: Any) -> Method:
+    return Method(f"{schedule}{note}, {solver}", schedule, solver, many, tuple(extra.items()))
+
+
+COMMON = (
+    method("uniform", "euler", many=True),
+    method("quadratic", "euler"),
+    method("dvs", "euler", " (batch)", many=True, **BATCH),
+    method("dvs", "euler", " (graph)"),
+    method("uniform", "heun"),
+    method("uniform", "exponential"),
+    method("arclength", "exponential", many=True),
+    method("dvs", "exponential", " (graph)"),
+    method("cosine", "exponential"),
+    method("karras", "exponential"),
+    method("uniform", "exponential-2"),
+    method("arclength", "exponential-2", many=True),
+)
+METHODS = {
+    "grum": (*COMMON, method("quadratic", "exponential"), method("error", "heun-error")),
+    "gdss": (
+        *COMMON,
+        method("uniform", "s4"),
+        method("arclength", "s4", many=True),
+        method("cosine", "s4"),
+        method("uniform", "flow-heun", **NONE),
+        method("error", "heun-error", **NONE),
+    ),
+}
+
+
+def make_plan(model: Model, args: argparse.Namespace) -> Plan:
+    budgets = parse_counts(args.calls, "--calls")
+    methods = [m for m in METHODS[model.info.family] if not args.arms or any(t in m.name for t in args.arms.split(","))]
+    yardstick = {"schedule": "uniform", "solver": "euler", "steps": args.yardstick, "clock": "graph"}
+    arms = [Arm(name=f"yardstick: {args.yardstick} uniform Euler steps", chosen=yardstick)]
+    arms += [m.arm(calls) for m in methods for calls in budgets if m.many or calls <= FEW]
+    return Plan(
+        title=f"Quality against calls: {model.info.name}", model=args.model, arms=tuple(arms),
+        seeds=parse_seeds(args.seeds), n=args.number, batch_size=args.batch_size, noise="step",
+        command=f"python benchmarks/frontier.py {args.model} -n {args.number} --seeds {args.seeds}",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One arm: calls really made, values by metric and seed, and their comparison with the yardstick."""
+
+    method: str
+    budget: int | None
+    calls: float
+    values: dict[str, dict[int, float]]
+    tests: dict[str, Paired]
+
+
+def rows_of(study: Study) -> list[Row]:
+    """Rows in plan order; arms without a finished seed are left out."""
+    rows, better = [], study.better
+    first = study.cells[0]
+    for arm, cells in zip(study.plan.arms, study.cells, strict=True):
+        if not cells:
+            continue
+        values = {
+            m: {s: c["metrics"][m] for s, c in cells.items() if c["metrics"][m] is not None} for m in study.metrics
+        }
+        tests = {m: compare(study, m, {s: c["metrics"][m] for s, c in first.items()}, values[m]) for m in better}
+        calls = spread([c["calls"] for c in cells.values()]).mean
+        rows.append(Row(arm.name.rsplit(",", 1)[0] if arm.calls else arm.name, arm.calls, calls, values, tests))
+    return rows
+
+
+def compare(study: Study, metric: str, first: dict[int, float], other: dict[int, float]) -> Paired:
+    seeds = sorted(first.keys() & other.keys())
+    return paired([first[s] for s in seeds], [other[s] for s in seeds], study.better[metric])
+
+
+def score(row: Row, yardstick: Row, better: Mapping[str, str]) -> float:
+    """Mean over the metrics of the loss against the yardstick, in standard deviations of the yardstick over seeds."""
+    losses = []
+    for m, test in row.tests.items():
+        sd = spread(list(yardstick.values[m].values())).sd or math.inf
+        losses.append((1 if better[m] == "lower" else -1) * test.difference / sd)
+    return math.fsum(losses) / len(losses)
+
+
+def markdown(study: Study, rows: list[Row]) -> str:
+    metrics, better = study.metrics, study.better
+    plan = study.plan
+    kernel = study.record["reference"]["kernel"]
+    yardstick, *others = rows
+    head = ["schedule, solver", "calls", *(f"{m} {ARROW[better[m]]}" for m in metrics)]
+    lines = [
+        f"{study.record['model']['name']}: seeds {plan.seeds[0]}-{plan.seeds[-1]}, {plan.n} graphs a seed, reference "
+        f"{study.record['reference']['name']}" + (f", kernel {kernel}" if kernel else "") + ".",
+        "",
+        "| " + " | ".join(head) + " |",
+        "|" + "---|" * len(head),
+        line(yardstick, metrics, signs=False),
+        *(line(row, metrics, signs=True) for row in sorted(others, key=lambda r: (r.budget or 0, r.method))),
+        "",
+        "| budget | best here | not worse on every metric | mean loss in sd of the yardstick |",
+        "|---|---|---|---|",
+    ]
+    for budget in sorted({row.budget for row in others if row.budget}):
+        best = min((r for r in others if r.budget == budget), key=lambda r: score(r, yardstick, better))
+        fine = all(test.verdict != "worse" for test in best.tests.values())
+        loss = score(best, yardstick, better)
+        lines.append(f"| {budget} | {best.method} | {'yes' if fine else 'no'} | {loss:+.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def line(row: Row, metrics: list[str], signs: bool) -> str:
+    cells = []
+    for m in metrics:
+        values = list(row.values[m].values())
+        if not values:
+            cells.append("none")
+            continue
+        s = spread(values)
+        text = number(s.mean) + (f" ± {number(s.sd, 2)}" if s.sd is not None else "")
+        cells.append(f"{text} {SIGN[row.tests[m].verdict]}" if signs else text)
+    return "| " + " | ".join([row.method, f"{row.calls:.4g}", *cells]) + " |"
+
+
+def plot(study: Study, rows: list[Row], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    metrics = study.metrics
+    yardstick, *others = rows
+    names = list(dict.fromkeys(row.method for row in others))
+    figure = Figure(figsize=(4.2 * len(metrics), 4.6), layout="constrained")
+    for k, m in enumerate(metrics):
+        axes = figure.add_subplot(1, len(metrics), k + 1, xlabel="network calls per graph", title=m, xscale="log")
+        s = spread(list(yardstick.values[m].values()))
+        axes.axhspan(s.mean - (s.sd or 0), s.mean + (s.sd or 0), color="0.85", zorder=0)
+        axes.axhline(s.mean, color="0.4", lw=1, label=f"{yardstick.calls:.0f} calls, uniform Euler")
+        for j, name in enumerate(names):
+            points = sorted((r for r in others if r.method == name and r.values[m]), key=lambda r: r.calls)
+            stats = [spread(list(r.values[m].values())) for r in points]
+            axes.errorbar(
+                [r.calls for r in points], [v.mean for v in stats], [v.sd or 0 for v in stats], label=name,
+                color=COLOURS[j % len(COLOURS)], ls=STYLES[j // len(COLOURS)], marker=MARKERS[j % len(MARKERS)],
+                ms=4, lw=1.2, capsize=2,
+            )  # fmt: skip
+        if study.better[m] == "lower" and min(min(r.values[m].values(), default=1) for r in rows) > 0:
+            axes.set_yscale("log")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("-n", "--number", type=int, default=500)
+    parser.add_argument("--seeds", default="0-4")
+    parser.add_argument("--calls", default=BUDGETS)
+    parser.add_argument("--yardstick", type=int, default=1000, help="steps of the yardstick")
+    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--arms", help="only arms whose name contains one of these texts")
+    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    model = load_model(args.model)
+    study = run_plan(make_plan(model, args), args.out, model, tell=None if args.json else print)
+    rows = rows_of(study)
+    text = markdown(study, rows)
+    if args.markdown:
+        write_text(args.markdown, text)
+    if args.plot:
+        plot(study, rows, args.plot)
+    if args.json:
+        better = study.better
+        print(
+            json.dumps(
+                [
+                    {
+                        "method": r.method, "budget": r.budget, "calls": r.calls, "values": r.values,
+                        "verdicts": {m: t.verdict for m, t in r.tests.items()}, "score": score(r, rows[0], better),
+                    }
+                    for r in rows
+                ]
+            )
+        )  # fmt: skip
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()
