@@ -45,6 +45,14 @@ class CorrectorPreset(_Frozen):
     scale: float = Field(ge=0)
 
 
+class AutoPreset(_Frozen):
+    """What `auto` stands for: the combination that did best per network call (docs/frontier.md)."""
+
+    schedule: str = "arclength"
+    solver: str = "exponential"
+    steps: int = Field(default=50, ge=1, le=10_000_000)
+
+
 class SamplerPreset(_Frozen):
     """What a model's card says about sampling from it."""
 
@@ -54,6 +62,7 @@ class SamplerPreset(_Frozen):
     weights: Literal["raw", "ema"] = "ema"
     released_solver: str | None = None  # what the released program samples with, on its own grid
     dvs: DvsPreset = DvsPreset()
+    auto: AutoPreset = AutoPreset()
 
 
 class SamplerSettings(_Frozen):
@@ -97,9 +106,15 @@ class SamplerSettings(_Frozen):
 
 
 def resolve(preset: SamplerPreset, **chosen: Any) -> SamplerSettings:
-    """Settings from a preset and the user's choices; a choice that is None falls back to the preset."""
-    given = {key: value for key, value in chosen.items() if value is not None}
-    schedule = given.get("schedule", "dvs")
+    """Settings from a preset and the user's choices; a choice that is None falls back to the preset.
+
+    Without a schedule, `auto` if nothing but steps is chosen, else `dvs`: who turns one knob compares with the paper.
+    """
+    given = {key: value for key, value in chosen.items() if value is not None and value != {}}
+    schedule = given.pop("schedule", "dvs" if given.keys() - {"steps", "max_steps"} else "auto")
+    if schedule == "auto":
+        given = {"solver": preset.auto.solver, "steps": preset.auto.steps, **given}
+        schedule = preset.auto.schedule
     usual = {"gdss": preset.released_solver, "error": "heun-error"}.get(schedule)
     solver = given.get("solver") or usual or preset.solver
     values: dict[str, Any] = {"schedule": schedule, "solver": solver, "steps": preset.steps}

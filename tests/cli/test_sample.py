@@ -64,7 +64,7 @@ def test_any_setting_of_the_preset_can_be_overridden() -> None:
 
 
 def test_a_coupled_run_says_so() -> None:
-    assert "depends on its batch mates" in isostep("sample", TOY, "-n", 2, "--steps", 20).out
+    assert "depends on its batch mates" in isostep("sample", TOY, "-n", 2, "--schedule", "dvs", "--steps", 20).out
     assert "batch mates" not in isostep("sample", TOY, "-n", 2, "--steps", 20, "--clock", "graph").out
 
 

@@ -1,8 +1,8 @@
 """Settings that need the model itself: measure on a pilot batch, once, and keep the answer.
 
     arclength    the information rate along a pilot run, cut into N equal parts
-    calls        a budget of network calls per graph: a grid's step count; by bisection, kappa of DVS
-                 or the tolerance of error control
+    calls        a budget of network calls per graph: a grid's step count; by search, kappa of DVS or
+                 the tolerance of error control
 
 A pilot is stored as a small JSON file: beside the model where it is a folder of its own, else in the cache.
 """
@@ -134,6 +134,7 @@ class _Knob(NamedTuple):
     table: str
     name: str
     low: float
+    usual: float
     high: float
 
     def turned(self, settings: SamplerSettings, value: float) -> SamplerSettings:
@@ -142,8 +143,8 @@ class _Knob(NamedTuple):
 
 
 KNOBS = {
-    "dvs": _Knob("schedule_options", "kappa", 1e-6, 1e12),
-    "error": _Knob("solver_options", "tolerance", 1e-6, 1e3),
+    "dvs": _Knob("schedule_options", "kappa", 1e-6, 1.0, 1e12),
+    "error": _Knob("solver_options", "tolerance", 1e-6, 0.02, 1e3),
 }
 
 
@@ -179,20 +180,36 @@ def fit_budget(
 
 
 def _search(model: Model, settings: SamplerSettings, calls: int, knob: _Knob, plan: PilotPlan) -> float:
-    """Bisection in the knob's logarithm. Ends at the value whose pilot comes closest to the budget."""
-    index = torch.arange(plan.graphs)
+    """The knob's value whose pilot comes closest to the budget, by false position in logarithms (Illinois).
 
-    def spent(log_value: float) -> float:
-        solution = sample_batch(model, knob.turned(settings, math.exp(log_value)), index, PILOT_SEED)
-        return float(solution.calls.double().mean())
+    The calls fall as the knob rises, so a bracket is walked out from the start in steps that double.
+    """
+    index = torch.arange(plan.graphs)
+    tried: dict[float, float] = {}
+
+    def excess(x: float) -> float:
+        """log(calls / budget) at exp(x); 0 where it is close enough."""
+        solution = sample_batch(model, knob.turned(settings, math.exp(x)), index, PILOT_SEED)
+        count = float(solution.calls.double().mean())
+        tried[x] = abs(count - calls)
+        return 0.0 if tried[x] <= max(0.5, 0.005 * calls) else math.log(count / calls)
 
     low, high = math.log(knob.low), math.log(knob.high)
-    best = (math.inf, 0.0)
-    for _ in range(24):
-        middle = (low + high) / 2
-        count = spent(middle)
-        best = min(best, (abs(count - calls), middle))
-        if abs(count - calls) <= max(0.5, 0.005 * calls):
+    a = min(max(math.log(getattr(settings, knob.table).get(knob.name, knob.usual)), low), high)
+    fa, width = excess(a), 1.0
+    b, fb = a, fa
+    while fa and fa * fb > 0 and low < b < high:
+        a, fa = b, fb
+        b = min(max(a + math.copysign(width, fa), low), high)
+        fb, width = excess(b), 2 * width
+    for _ in range(12):
+        if fa * fb >= 0:  # found, or out of reach
             break
-        low, high = (middle, high) if count > calls else (low, middle)
-    return math.exp(best[1])
+        c = (a * fb - b * fa) / (fb - fa)
+        fc = excess(c)
+        if fc * fb < 0:
+            a, fa = b, fb
+        else:
+            fa /= 2  # the same end moved twice: let the other one move
+        b, fb = c, fc
+    return math.exp(min(tried, key=tried.__getitem__))
