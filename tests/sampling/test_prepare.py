@@ -10,7 +10,7 @@ import torch
 
 from isostep.errors import InputError
 from isostep.model.zoo import load_model
-from isostep.sampler import resolve
+from isostep.sampler import AutoPreset, resolve
 from isostep.sampling.prepare import PilotPlan, fit_budget, pilot_for, prepare
 from isostep.sampling.run import sample
 from tests.conftest import FIXTURES
@@ -80,3 +80,15 @@ def test_refilled_slots_give_the_same_graphs_with_fewer_idle_rows(model):
     assert queue.solution.index.tolist() == list(range(7))
     # Three slots never wait for the slowest of three: less than ceil(7/3) batches of the slowest graph.
     assert queue.batch_calls < 3 * int(whole.solution.steps.max())
+
+
+def test_auto_is_the_presets_best_combination_and_gives_way_to_any_other_choice(model):
+    preset = model.info.sampler.model_copy(update={"auto": AutoPreset(schedule="karras", solver="heun", steps=12)})
+    for chosen in ({}, {"schedule": "auto"}, {"schedule_options": {}}):
+        settings = resolve(preset, **chosen)
+        assert (settings.schedule, settings.solver, settings.steps) == ("karras", "heun", 12)
+        assert not settings.couples_graphs
+    assert resolve(preset, steps=7).steps == 7
+    assert resolve(preset, schedule="auto", solver="euler").solver == "euler"
+    assert resolve(preset, solver="euler").schedule == "dvs"
+    assert resolve(preset, schedule="uniform").steps == preset.steps

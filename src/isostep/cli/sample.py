@@ -21,7 +21,7 @@ def sample(
     model: str = typer.Argument(help="Embedded name, model folder, released .pth file, or a fetched one's name."),
     n: int = typer.Option(100, "-n", "--number", help="How many graphs."),
     schedule: str | None = typer.Option(
-        None, help="dvs, arclength, uniform, quadratic, power, karras, cosine, gdss, times, ..."
+        None, help="auto, dvs, arclength, uniform, quadratic, power, karras, cosine, error, gdss, times."
     ),
     solver: str | None = typer.Option(None, help="euler, heun, heun-noisy, exponential, exponential-2, reverse, s4."),
     seed: int = typer.Option(0, help="Seed; a graph is (model, settings, seed, index)."),
@@ -50,7 +50,8 @@ def sample(
 ) -> None:
     """Generate graphs or molecules.
 
-    Example: `isostep sample grum-community-small -n 64 --schedule dvs --seed 1 --out runs/first`
+    Examples: `isostep sample grum-qm9-small -n 64 --out runs/first` (schedule auto: few calls, calibrated once);
+    `isostep sample grum-community-small -n 64 --schedule dvs --seed 1 --out runs/dvs` (the paper's sampler).
 
     A run folder fills up shard by shard: watch it with `isostep runs status DIR`.
     """
