@@ -7,9 +7,11 @@ from pathlib import Path
 
 import typer
 
-DEFAULT = "grum-community-small"
-SEEDS = (0, 1, 2)
-LIMIT = 180.0  # seconds of sampling that the counts are cut to
+DEFAULT = "grum-planar-small"
+SEEDS = (0, 1, 2, 3, 4)
+CALLS = 50
+SCHEDULES = ["uniform", "quadratic", "dvs"]
+LIMIT = 150.0  # seconds of sampling that the counts are cut to
 
 
 def register(app: typer.Typer) -> None:
@@ -20,7 +22,7 @@ def demo(
     model: str = typer.Option(DEFAULT, help="Embedded name, model folder, released .pth file, or rings-and-stars."),
     out: Path = typer.Option(Path("report"), help="Folder for the study and report.html."),
 ) -> None:
-    """Sample with uniform, quadratic and DVS steps, compare them, and write a report page.
+    """Sample with uniform, quadratic and DVS steps and with `auto`, at equal calls; compare; write a report page.
 
     Example: `isostep demo`
     """
@@ -28,18 +30,19 @@ def demo(
     from isostep.report.page import write_report
     from isostep.study.compare import run_plan
     from isostep.study.output import print_comparison, write_outputs
-    from isostep.study.plan import product_arms
+    from isostep.study.plan import Arm, product_arms
 
     chosen, reference, said = _find(model)
-    n, steps, seconds = _fit(chosen)
+    n, seconds = _fit(chosen)
     typer.echo(
-        f"{said}: uniform, quadratic and DVS, {n} {chosen.info.kind}s, {steps} base steps, {len(SEEDS)} seeds; "
-        f"about {max(1, round(seconds / 60 + 0.5))} min on this machine"
+        f"{said}: uniform, quadratic, DVS and auto at {CALLS} network calls, {n} {chosen.info.kind}s, {len(SEEDS)} "
+        f"seeds; about {max(1, round(seconds / 60 + 0.5))} min on this machine"
     )
+    arms = product_arms(SCHEDULES, ["euler"], [CALLS], None)
     plan = make_plan(
         title=f"Isostep on {chosen.info.name}", model=chosen.info.name,
-        arms=product_arms(["uniform", "quadratic", "dvs"], [], [], steps), seeds=SEEDS, n=n, reference=reference,
-        notes=(f"A demonstration: {n} graphs and {steps} base steps, fewer than a study needs.",),
+        arms=(*arms, Arm(name="auto", chosen={"schedule": "auto"}, calls=CALLS)), seeds=SEEDS, n=n, reference=reference,
+        notes=(f"A demonstration: {n} graphs and {CALLS} calls a graph, fewer than a study needs.",),
     )  # fmt: skip
     study = run_plan(plan, out, chosen, teller(False))
     comparison = write_outputs(study, plots=False)  # the page has them
@@ -59,19 +62,18 @@ def _find(name: str):
     return load_model(name), None, name
 
 
-def _fit(model) -> tuple[int, int, float]:
-    """Graphs and steps whose estimated time, from a few measured steps, stays within LIMIT."""
+def _fit(model) -> tuple[int, float]:
+    """Graphs whose estimated time, from a few measured steps, stays within LIMIT."""
+    from isostep.noise import BrownianTree
     from isostep.sampling.run import sample
-    from isostep.study.path import BrownianPath
 
-    few = 6
-    sample(model, 8, schedule="uniform", steps=2, noise=BrownianPath(0))  # the first calls are slow
-    best = (16, 25, 0.0)
-    for n, steps in ((64, 200), (64, 100), (32, 100), (32, 50), (16, 50), (16, 25)):
+    few, n, seconds = 6, 0, 0.0
+    sample(model, 8, schedule="uniform", steps=2, noise=BrownianTree(0))  # the first calls are slow
+    for n in (256, 128, 64, 32, 16):
         began = time.perf_counter()
-        sample(model, n, schedule="uniform", steps=few, noise=BrownianPath(0))
+        sample(model, n, schedule="uniform", steps=few, noise=BrownianTree(0))
         each = (time.perf_counter() - began) / few
-        best = (n, steps, each * steps * (2 + 3) * len(SEEDS))  # DVS may take three times its base steps
-        if best[2] <= LIMIT:
+        seconds = each * CALLS * (len(SCHEDULES) + 1) * len(SEEDS)
+        if seconds <= LIMIT:
             break
-    return best
+    return n, seconds
