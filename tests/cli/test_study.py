@@ -6,10 +6,12 @@ import json
 import sys
 
 import pytest
+import torch
 
 from isostep.cli import demo as demo_module
 from isostep.cli import main
-from isostep.study.reproduce import load_target, target_names
+from isostep.model.analytic import analytic_model
+from isostep.study.reproduce import load_target, model_label, target_names
 
 
 @pytest.fixture
@@ -81,12 +83,50 @@ def test_reproduce_shows_the_paper_beside_ours(isostep, ego, shared, tmp_path, m
     assert "| Euler, DVS | paper |  | 0.0195 | 0.0149 | 0.013 | 0.0331 |" in text
     assert "Released GDSS weights." in text
     assert "3 base steps" in text
-    assert (tmp_path / "results" / "T4-gdss-ego-small.html").is_file()
+    (folder,) = (path.name for path in (tmp_path / "results").iterdir() if path.is_dir())
+    assert folder.startswith("gdss_ego_small-")
+    assert (tmp_path / "results" / f"T4-{folder}.html").is_file()
     code, out, err = isostep("reproduce", "T4", "-n", "4", "--steps", "3", "--seeds", "0-1", "--json")
     assert (code, err) == (0, "")  # nothing computed, so nothing said
     part = json.loads(out)["parts"][0]
     assert part["paper"]["Euler, fixed"]["spectral"] == 0.0369
     assert part["comparison"]["n"] == 4
+
+
+def test_reproduce_keeps_models_apart_and_repeats_from_store(isostep, tmp_path):
+    results = tmp_path / "results"
+    words = ("reproduce", "T4", "-n", "3", "--steps", "3", "--seeds", "0")
+    seen = {}
+    for model in ("rings-and-stars", "gdss-community-small"):
+        code, _, err = isostep(*words, "--model", model)
+        assert code == 0, err
+        assert "computing Euler, DVS, seed 0" in err
+        (folder,) = (path for path in results.iterdir() if path.is_dir() and path.name.startswith(model))
+        files = [folder / "study.json", *(results / f"T4-{folder.name}{end}" for end in (".md", ".json", ".html"))]
+        seen |= {path: path.read_bytes() for path in files}
+    for model in ("rings-and-stars", "gdss-community-small"):
+        code, _, err = isostep(*words, "--model", model)
+        assert (code, err) == (0, "")  # nothing computed, so nothing said
+    assert {path: path.read_bytes() for path in seen} == seen
+    text = next(results.glob("T4-rings*.md")).read_text()
+    assert "trained on rings-and-stars, the paper's on ego-small" in text
+    assert "of the family grum, the paper's of gdss" in text
+
+
+def test_reproduce_names_the_part_that_has_no_model(isostep, tmp_path):
+    code, _, err = isostep("reproduce", "T8", "-n", "2", "--steps", "2", "--seeds", "0", "--model", "grum-qm9-small")
+    assert code == 0, err
+    text = next((tmp_path / "results").glob("T8-grum-qm9-small-*.md")).read_text()
+    assert "Left out: zinc250k: GruM's weights are needed" in text
+    assert "| DVS | paper | 0.898 | +6.5 % | 755 | 678 | -19.6 % |" in text
+
+
+def test_a_label_follows_the_weights():
+    model, other = analytic_model(), analytic_model()
+    assert model_label(model) == model_label(other)
+    with torch.no_grad():
+        next(other.network.parameters()).mul_(2)
+    assert model_label(model) != model_label(other)
 
 
 def test_reproduce_without_weights_says_what_to_do(isostep, tmp_path, monkeypatch):
@@ -105,6 +145,8 @@ def test_every_target_is_whole():
             published = {key for arm in part.arms for key in arm.paper}
             assert published <= {*part.metrics, "calls", "step_seconds", "total_seconds"}
             assert len({arm.name for arm in part.arms}) == len(part.arms)
+            assert {test.arm for test in part.paper_tests} <= {arm.name for arm in part.arms[1:]}
+            assert {test.metric for test in part.paper_tests} <= {*part.metrics}
             if name.startswith("T"):
                 assert all(arm.paper for arm in part.arms)
 

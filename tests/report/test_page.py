@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 
@@ -68,6 +69,58 @@ def test_molecules_are_drawn_flat_and_in_three_dimensions(molecule_page, tmp_pat
     widths = re.findall(r"<canvas[^>]*?width=\"(\d+)\"", page.dom)  # the viewer sets it when it draws
     assert len(widths) == 6
     assert all(int(width) > 50 for width in widths)
+
+
+TURN = """
+<script>
+  HTMLElement.prototype.setPointerCapture = () => {};  // made-up pointers cannot be captured
+  const canvas = document.querySelector("canvas[data-molecule]");
+  const point = (kind, clientX, pointerType) =>
+    canvas.dispatchEvent(new PointerEvent(kind, { clientX, clientY: 9, pointerType }));
+  const drag = (type, end) => { point("pointerdown", 9, type); point("pointermove", 60, type); point(end, 60, type); };
+  const told = {};
+  function note(name, act) {
+    const before = canvas.toDataURL();
+    act();
+    told[name] = canvas.toDataURL() !== before;
+  }
+  note("hover", () => point("pointermove", 90, "mouse"));
+  note("mouse", () => drag("mouse", "pointerup"));
+  note("after", () => point("pointermove", 120, "mouse"));
+  note("touch", () => drag("touch", "pointercancel"));
+  note("key", () => canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" })));
+  note("other key", () => canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "a" })));
+  const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  told.red = told.blue = told.grey = 0;
+  for (let k = 0; k < data.length; k += 4) {
+    const [r, g, b, a] = data.slice(k, k + 4);
+    if (a < 255) continue;
+    told.red += r > 2 * g && r > 2 * b;
+    told.blue += b > 1.5 * r && b > 1.3 * g;
+    told.grey += Math.abs(r - g) < 14 && Math.abs(g - b) < 14;
+  }
+  document.body.dataset.told = JSON.stringify(told);
+</script>"""
+
+
+def test_molecules_turn_by_mouse_touch_and_keys_and_wear_element_colours(molecule_page, tmp_path):
+    turned = tmp_path / "turned.html"
+    turned.write_text(molecule_page.read_text().replace("</body>", f"{TURN}</body>"))
+    page = open_page(turned, tmp_path)
+    assert page.console == []
+    match = re.search(r'data-told="([^"]*)"', page.dom)
+    assert match
+    told = json.loads(html.unescape(match[1]))
+    acts = {name: told[name] for name in ("hover", "mouse", "after", "touch", "key", "other key")}
+    assert acts == {"hover": False, "mouse": True, "after": False, "touch": True, "key": True, "other key": False}
+    assert told["red"] > 50  # ethanol: one oxygen, no nitrogen, carbon and hydrogen
+    assert told["blue"] == 0
+    assert told["grey"] > 200
+
+
+def test_a_page_of_graphs_carries_no_viewer(graph_page):
+    assert "canvas.getContext" not in graph_page.read_text()
+    assert "<script" not in graph_page.read_text()
 
 
 def test_the_check_sees_a_page_that_asks_the_network(graph_page, tmp_path):

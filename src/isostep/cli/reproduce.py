@@ -35,11 +35,11 @@ def reproduce(
 
     done = run(target, out, Options(quick, model, n, seeds, steps, command_line()), teller(as_json))
     pages = []
-    for result in done:
-        pages.append(out / f"{target.upper()}-{result.study.store.folder.name}.html")
-        write_report(pages[-1], result.study, result.comparison, result.tables[:1])
+    for part in done.parts:
+        pages.append(out / f"{target.upper()}-{part.study.store.folder.name}.html")
+        write_report(pages[-1], part.study, part.comparison, part.tables[:1])
     if as_json:
-        typer.echo(json.dumps(read_json(out / f"{target.upper()}.json")))
+        typer.echo(json.dumps(read_json(done.stem.with_suffix(".json"))))
         return
-    print_tables([table for result in done for table in result.tables])
-    typer.echo(f"written to {out}: {target.upper()}.md, .tex, .json, and {', '.join(page.name for page in pages)}")
+    print_tables([table for part in done.parts for table in part.tables])
+    typer.echo(f"written to {out}: {done.stem.name}.md, .tex, .json, and {', '.join(page.name for page in pages)}")

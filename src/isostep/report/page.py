@@ -48,19 +48,19 @@ def write_report(path: str | Path, study: Study, comparison: dict[str, Any], ext
 def page(study: Study, comparison: dict[str, Any], extra: list[Table]) -> str:
     plots = figures(study, comparison)
     sections = [
-        ("comparison", "Comparison", _comparison(comparison, plots, extra)),
-        ("calls", "Quality against calls", _figure(plots, "frontier")),
-        ("step", "Step size", _figure(plots, "step-size", narrow=True)),
-        ("information", "Information per step", _figure(plots, "information", narrow=True)),
-        ("variation", "Drift and noise parts", _figure(plots, "variation")),
-        ("convergence", "Convergence", _figure(plots, "convergence")),
-        ("snapshots", "Snapshots", _snapshots(study)),
-        ("generated", "Generated", _generated(study)),
-        ("settings", "Settings", _settings(study)),
+        ("comparison", "Comparison", "Comparison", _comparison(comparison, plots, extra)),
+        ("calls", "Calls", "Quality against calls", _figure(plots, "frontier")),
+        ("step", "Step size", "Step size", _figure(plots, "step-size", narrow=True)),
+        ("information", "Information", "Information per step", _figure(plots, "information", narrow=True)),
+        ("variation", "Drift and noise", "Drift and noise parts", _figure(plots, "variation")),
+        ("convergence", "Convergence", "Convergence", _figure(plots, "convergence")),
+        ("snapshots", "Snapshots", "Snapshots", _snapshots(study)),
+        ("generated", "Generated", "Generated", _generated(study)),
+        ("settings", "Settings", "Settings", _settings(study)),
     ]
-    sections = [section for section in sections if section[2]]
-    links = "".join(f'<a href="#{key}">{name}</a>' for key, name, _ in sections)
-    body = "".join(f'<section id="{key}"><h2>{name}</h2>{content}</section>' for key, name, content in sections)
+    sections = [section for section in sections if section[3]]
+    links = "".join(f'<a href="#{key}">{short}</a>' for key, short, _, _ in sections)
+    body = "".join(f'<section id="{key}"><h2>{name}</h2>{content}</section>' for key, _, name, content in sections)
     title = html.escape(comparison["title"])
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -106,11 +106,15 @@ def finding(arm: dict[str, Any]) -> str:
 
 
 def _comparison(comparison: dict[str, Any], plots: dict[str, Figure], extra: list[Table]) -> str:
-    # Their notes stand at the top of the page.
-    tables = "".join(_table(replace(table, notes=())) for table in extra) + _table(summary_table(comparison))
+    # Notes of the extra tables stand at the top of the page.
+    tables = [*(replace(table, notes=()) for table in extra), summary_table(comparison)]
+    shown = "".join(_titled(table) for table in tables if table.rows)
     differences = difference_table(comparison)
-    detail = f"<h3>{html.escape(differences.title)}</h3>{_table(differences)}" if differences.rows else ""
-    return tables + _figure(plots, "differences", narrow=True) + detail
+    return shown + _figure(plots, "differences", narrow=True) + (_titled(differences) if differences.rows else "")
+
+
+def _titled(table: Table) -> str:
+    return f"<h3>{html.escape(table.title)}</h3>{_table(table)}"
 
 
 def _table(table: Table) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from isostep.files import replacing
 from isostep.study.compare import Study
-from isostep.study.tables import ARROW
+from isostep.study.tables import ARROW, baseline, group
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,6 +28,7 @@ STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)))
 MARKERS = "osD^vPX"
 INK, FAINT = "#1a1a2e", "#c9ccd6"
 MOST_PANELS = 6
+LOG_FROM = 20  # a ratio of values above which a log axis reads better
 
 
 def figures(study: Study, comparison: dict[str, Any]) -> dict[str, Figure]:
@@ -74,7 +75,7 @@ def differences(comparison: dict[str, Any]) -> Figure | None:
     centres = [np.mean([places[a, n] for a in arms]) for n in names]
     axis.set_yticks(centres, [f"{n} {ARROW[comparison['better'][n]]}" for n in names])
     axis.set_ylim(max(places.values()) + 0.7, -0.7)
-    axis.set_xlabel(f"difference to {comparison['arms'][0]['baseline']}, % of its mean (95 % interval)")
+    axis.set_xlabel(f"difference to {baseline(comparison)}, % of its mean (95 % interval)")
     _legend(axis)
     return figure
 
@@ -89,10 +90,9 @@ def frontier(comparison: dict[str, Any]) -> Figure | None:
     figure, axes = _panels(len(names))
     groups: dict[str, list[dict[str, Any]]] = {}
     for arm in comparison["arms"]:
-        group = arm["name"].removesuffix(f", {arm['budget']} calls") if arm["budget"] else arm["name"]
-        groups.setdefault(group, []).append(arm)
+        groups.setdefault(group(arm), []).append(arm)
     for axis, name in zip(axes, names, strict=False):
-        for k, (group, arms) in enumerate(groups.items()):
+        for k, (label, arms) in enumerate(groups.items()):
             points = sorted((a["calls"]["mean"], a["metrics"][name]) for a in arms if a["metrics"][name]["n"])
             if not points:
                 continue
@@ -100,7 +100,7 @@ def frontier(comparison: dict[str, Any]) -> Figure | None:
                 float(student.ppf(0.975, m["n"] - 1)) * m["sd"] / m["n"] ** 0.5 if m["sd"] else 0 for _, m in points
             ]
             calls = [x for x, _ in points]
-            axis.errorbar(calls, [m["mean"] for _, m in points], yerr=reach, label=group, capsize=3, ms=5, **_style(k))
+            axis.errorbar(calls, [m["mean"] for _, m in points], yerr=reach, label=label, capsize=3, ms=5, **_style(k))
         axis.set_xlabel("network calls per graph")
         axis.set_title(f"{name} {ARROW[comparison['better'][name]]}", fontsize=10, color=INK)
         if any(len(arms) > 1 for arms in groups.values()):
@@ -145,7 +145,7 @@ def parts(trace: dict[str, list]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def convergence(study: Study) -> Figure | None:
-    """Metrics of the denoised graphs along the way, against the network calls spent so far."""
+    """Metrics of the denoised graphs along the way, against the steps taken so far."""
     paths = _paths(study)
     names = [n for n in study.metrics if any(v.get(n) is not None for _, _, p in paths for v in p["metrics"].values())]
     if not names:
@@ -157,7 +157,8 @@ def convergence(study: Study) -> Figure | None:
             axis.plot(steps, values, label=arm, lw=1.4, ms=4, **_style(k))
         axis.set_xlabel("step")
         axis.set_title(f"{name} {ARROW[study.better[name]]}", fontsize=10, color=INK)
-        if name != "valid" and min(v for _, _, p in paths for v in along(p, name)[1]) > 0:
+        values = [v for _, _, p in paths for v in along(p, name)[1]]
+        if 0 < LOG_FROM * min(values) < max(values):
             axis.set_yscale("log")
     _legend(axes[0])
     return figure
@@ -165,10 +166,13 @@ def convergence(study: Study) -> Figure | None:
 
 def along(path: dict[str, Any], name: str) -> tuple[list[float], list[float]]:
     """Steps taken when each recorded time was reached, and the metric there."""
-    t = _array(path["trace"]["t"])
-    step = _array(path["trace"]["step"])
     found = [(float(time), v[name]) for time, v in path["metrics"].items() if v.get(name) is not None]
-    return [float(np.interp(time, [*t, 1.0], [*step, step[-1] + 1])) for time, _ in found], [v for _, v in found]
+    return steps_until(path, [time for time, _ in found]), [v for _, v in found]
+
+
+def steps_until(path: dict[str, Any], times: list[float]) -> list[float]:
+    t, step = _array(path["trace"]["t"]), _array(path["trace"]["step"])
+    return np.interp(times, [*t, 1.0], [*step, step[-1] + 1]).tolist()
 
 
 def sweep_curve(comparison: dict[str, Any], parameter: str, values: list[float]) -> Figure | None:
@@ -193,14 +197,15 @@ def sweep_curve(comparison: dict[str, Any], parameter: str, values: list[float])
 def save(figure: Figure, stem: str | Path) -> None:
     """Write `stem`.svg and `stem`.png."""
     for suffix in ("svg", "png"):
-        with replacing(Path(f"{stem}.{suffix}")) as temporary:
+        with replacing(Path(f"{stem}.{suffix}")) as temporary, _same_bytes():
             figure.savefig(temporary, format=suffix, dpi=160, facecolor="white", metadata=_METADATA[suffix])
 
 
 def inline(figure: Figure, label: str) -> str:
     """SVG for a page: its colours are the page's variables, which follow light and dark."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, metadata=_METADATA["svg"])
+    with _same_bytes():
+        figure.savefig(buffer, format="svg", transparent=True, metadata=_METADATA["svg"])
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
@@ -212,6 +217,13 @@ def inline(figure: Figure, label: str) -> str:
     svg = re.sub(r'id="', f'id="{prefix}-', svg)
     svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", svg)
     return re.sub(r"<svg[^>]*?(viewBox=\"[^\"]*\")[^>]*>", rf'<svg \1 role="img" aria-label="{label}">', svg, count=1)
+
+
+def _same_bytes():
+    """Names inside an SVG come from the content, so the same figure gives the same file."""
+    import matplotlib
+
+    return matplotlib.rc_context({"svg.hashsalt": "isostep", "svg.fonttype": "path"})
 
 
 _METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
@@ -240,13 +252,11 @@ def _paths(study: Study) -> list[tuple[int, str, dict[str, Any]]]:
 
 
 def _panels(count: int, width: float | None = None, height: float = 2.9) -> tuple[Figure, list[Axes]]:
-    import matplotlib
     from matplotlib.figure import Figure
 
     columns = min(count, 2)
     rows = -(-count // columns)
-    with matplotlib.rc_context({"svg.hashsalt": "isostep", "svg.fonttype": "path"}):
-        figure = Figure(figsize=(width or (4.6 * columns if columns > 1 else 5.2), height * rows), layout="constrained")
+    figure = Figure(figsize=(width or (4.6 * columns if columns > 1 else 5.2), height * rows), layout="constrained")
     axes = [figure.add_subplot(rows, columns, k + 1) for k in range(count)]
     for axis in axes:
         axis.grid(color=FAINT, lw=0.5)

@@ -1,16 +1,17 @@
 """The paper's tables and figures, each a file in `presets/paper`: what to run, its values, what is not comparable.
 
-A part's model is, in this order: the file the user gives, the released GDSS weights under ISOSTEP_SHARED (or
+A part's model is, in this order: the one the user gives, the released GDSS weights under ISOSTEP_SHARED (or
 ../shared), the small model embedded for that dataset. A part without a model is left out, and the output says so.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -18,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from isostep.errors import InputError
 from isostep.files import write_json
 from isostep.metric.mmd import Kernel
+from isostep.model.model import Model
 from isostep.model.presets import read_toml
 from isostep.model.zoo import embedded_names, load_model
 from isostep.sampler import one_line
@@ -25,7 +27,10 @@ from isostep.study.compare import Study, Tell, run_plan
 from isostep.study.output import write_outputs, write_tables
 from isostep.study.plan import Arm, Plan, parse_seeds
 from isostep.study.plots import parts as variation_parts
-from isostep.study.tables import ARROW, Table, difference_table, number
+from isostep.study.plots import steps_until
+from isostep.study.significance import Verdict
+from isostep.study.store import fingerprint
+from isostep.study.tables import ARROW, Table, difference_table, interval_text, number, signed
 
 
 class _Frozen(BaseModel):
@@ -44,6 +49,20 @@ class PaperArm(_Frozen):
     solver: str
     options: dict[str, Any] = {}
     paper: dict[str, float] = {}
+    paper_sd: dict[str, float] = {}
+
+
+class PaperTest(_Frozen):
+    """A paired difference that the paper reports; p as printed."""
+
+    arm: str
+    metric: str
+    difference: float
+    low: float | None = None
+    high: float | None = None
+    p: str
+    verdict: Verdict
+    pairs: int
 
 
 class Part(_Frozen):
@@ -54,6 +73,7 @@ class Part(_Frozen):
     n: int
     paper_n: int | None = None
     arms: tuple[PaperArm, ...]
+    paper_tests: tuple[PaperTest, ...] = ()
 
 
 class Target(_Frozen):
@@ -79,12 +99,20 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Reproduced:
+class PartResult:
     """A part that ran: its study, comparison, and the tables with the paper's values."""
 
     study: Study
     comparison: dict[str, Any]
     tables: list[Table]
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """`stem`: the written files without `.md`, `.tex`, `.json`."""
+
+    stem: Path
+    parts: tuple[PartResult, ...]
 
 
 def target_names() -> list[str]:
@@ -101,46 +129,75 @@ def load_target(name: str) -> Target:
             raise InputError(one_line(error, str(path))) from error
 
 
-def reproduce(name: str, out: str | Path, options: Options, tell: Tell | None = None) -> list[Reproduced]:
-    """Run a target into `out`/<family>-<dataset>; targets that share runs share them there."""
+def reproduce(name: str, out: str | Path, options: Options, tell: Tell | None = None) -> Reproduced:
+    """Run a target. Each model has a folder in `out`, so targets share their runs and models do not mix."""
     name = name.upper()
     target = load_target(name)
-    done, left_out = [], []
+    given = None if options.model is None else load_model(options.model)
+    studies: list[tuple[Part, Study]] = []
+    left_out: list[str] = []
     for part in target.parts:
-        model, reason = find_model(part, options.model, target.parts)
-        if model is None:
-            left_out.append(reason)
+        found = find_model(part, options.model, given, target.parts)
+        if isinstance(found, str):
+            left_out.append(found)
             continue
-        plan = part_plan(name, target, part, model, options, reason)
-        study = run_plan(plan, Path(out) / f"{part.family}-{part.dataset}", tell=tell)
-        comparison = write_outputs(study, plots=bool(target.show))
-        done.append(Reproduced(study, comparison, _tables(target, part, study, comparison, left_out)))
-    if not done:
+        plan = part_plan(name, target, part, found, options)
+        folder = Path(out) / model_label(found.model)
+        study = run_plan(plan, folder, found.model, tell)
+        if study.plan != plan:
+            raise InputError(f"another command used {folder} at the same time; run this one again, runs are kept")
+        studies.append((part, study))
+    if not studies:
         raise InputError(left_out[0])
-    write_tables(Path(out) / name, [table for result in done for table in result.tables])
-    write_json(Path(out) / f"{name}.json", _record(name, target, done, left_out))
-    return done
+    parts = tuple(_part_result(target, part, study, left_out) for part, study in studies)
+    stem = Path(out) / (name if given is None else f"{name}-{model_label(given)}")
+    write_tables(stem, [table for result in parts for table in result.tables])
+    write_json(stem.with_suffix(".json"), _record(name, target, parts, left_out))
+    return Reproduced(stem, parts)
 
 
-def find_model(part: Part, given: str | None, parts: tuple[Part, ...]) -> tuple[str | None, str]:
-    """Which model serves a part, and a note about it; or None, and why."""
-    if given is not None:
-        dataset = load_model(given).info.dataset
+class Found(NamedTuple):
+    """A part's model, what loads it, and what to say about it."""
+
+    source: str
+    model: Model
+    note: str
+
+
+def find_model(part: Part, source: str | None, given: Model | None, parts: tuple[Part, ...]) -> Found | str:
+    """Which model serves a part; or why none does."""
+    if source is not None and given is not None:
+        dataset = given.info.dataset
         fits = [p for p in parts if dataset in (p.dataset, f"{p.dataset}-small")]
         if part in fits or (not fits and part == parts[0]):
-            note = "" if fits else f"The model was trained on {dataset}, the paper's on {part.dataset}: not comparable."
-            return given, note
+            return Found(source, given, _about(f"Model {given.info.name}, given with --model", given, part))
     if part.family == "gdss":
         file = f"gdss_{part.dataset.replace('-', '_')}.pth"
         for folder in shared_folders():
             if (path := folder / "checkpoints" / "gdss" / file).is_file():
-                return str(path), "Released GDSS weights."
+                return Found(str(path), load_model(path), "Released GDSS weights.")
         where = f"put the released {file} into checkpoints/gdss under ISOSTEP_SHARED, or name it with --model FILE"
-        return None, f"{part.dataset}: no weights found; {where}"
+        return f"{part.dataset}: no weights found; {where}"
     name = f"grum-{part.dataset}-small"
     if name in embedded_names():
-        return name, f"Embedded model {name}, smaller than the paper's: absolute values are not comparable."
-    return None, f"{part.dataset}: GruM's weights are needed; name the released file or a model with --model FILE"
+        model = load_model(name)
+        about = _about(f"Embedded model {name}, smaller than the paper's", model, part)
+        return Found(name, model, f"{about} Only the order of the arms can be compared; GruM's own: --model FILE.")
+    return f"{part.dataset}: GruM's weights are needed; name the released file or a model with --model FILE"
+
+
+def _about(origin: str, model: Model, part: Part) -> str:
+    info, differs = model.info, []
+    if info.dataset != part.dataset:
+        differs.append(f"trained on {info.dataset}, the paper's on {part.dataset}")
+    if info.family != part.family:
+        differs.append(f"of the family {info.family}, the paper's of {part.family}")
+    return f"{origin}: {'; '.join(differs)}; values are not comparable." if differs else f"{origin}."
+
+
+def model_label(model: Model) -> str:
+    """A file name that tells models apart, also two files of the same name."""
+    return f"{re.sub(r'[^A-Za-z0-9_-]+', '-', model.info.name)}-{fingerprint(model)[:8]}"
 
 
 def shared_folders() -> list[Path]:
@@ -151,61 +208,75 @@ def shared_folders() -> list[Path]:
     return [Path("..") / "shared", *([tree.parent / "shared"] if (tree / "pyproject.toml").is_file() else [])]
 
 
-def part_plan(name: str, target: Target, part: Part, model: str, options: Options, reason: str) -> Plan:
-    quick = target.quick if options.quick else None
+def part_plan(name: str, target: Target, part: Part, found: Found, options: Options) -> Plan:
+    quick, info = target.quick if options.quick else None, found.model.info
     n = options.n or (quick.n if quick else part.n)
     seeds = parse_seeds(options.seeds or (quick.seeds if quick else target.seeds))
     steps = options.steps or (quick.steps if quick else None)
-    notes = [note for note in (reason,) if note]
+    notes = [found.note]
     if quick:
-        notes.append(f"Quick: {n} graphs, {len(seeds)} seeds, {steps} base steps; not the paper's setting.")
-    elif steps:
-        notes.append(f"{steps} base steps instead of the preset's.")
+        notes.append("Quick: fewer graphs, seeds and steps than the full run.")
+    if steps and steps != info.sampler.steps:
+        notes.append(f"{steps} base steps; the model's preset has {info.sampler.steps}.")
     if part.paper_n and n != part.paper_n:
-        notes.append(f"{n} graphs per seed; the paper has {part.paper_n}.")
+        notes.append(f"{n} {info.kind}s per seed; the paper has {part.paper_n}.")
+    molecules = "valid" in part.metrics
+    fitting = molecules == (info.kind == "molecule")
+    if not fitting:
+        notes.append(f"The model makes {info.kind}s: other metrics than the paper's, whose values have no counterpart.")
     arms = []
     for arm in part.arms:
         chosen: dict[str, Any] = {"schedule": arm.schedule, "solver": arm.solver, "steps": steps}
         if arm.options:
             chosen["schedule_options"] = arm.options
-        arms.append(Arm(name=arm.name, chosen={k: v for k, v in chosen.items() if v is not None}, paper=arm.paper))
+        chosen = {key: value for key, value in chosen.items() if value is not None}
+        arms.append(Arm(name=arm.name, chosen=chosen, paper=arm.paper))
     return Plan(
-        title=f"{name}, {Path(model).stem}", model=model, arms=tuple(arms), seeds=seeds, n=n, kernel=part.kernel,
-        metrics=_fitting_metrics(model, part.metrics), notes=(*notes, *target.notes), command=options.command,
+        title=f"{name}, {info.name}", model=found.source, arms=tuple(arms), seeds=seeds, n=n, kernel=part.kernel,
+        metrics=part.metrics if fitting else None, notes=(*notes, *target.notes), command=options.command,
     )  # fmt: skip
 
 
-def _fitting_metrics(model: str, metrics: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The part's metrics, if the model makes what they measure (a model the user gives may not)."""
-    molecules = load_model(model).info.kind == "molecule"
-    return metrics if molecules == ("valid" in metrics) else None
-
-
-def _tables(target: Target, part: Part, study: Study, comparison: dict[str, Any], left_out: list[str]) -> list[Table]:
+def _part_result(target: Target, part: Part, study: Study, left_out: list[str]) -> PartResult:
+    comparison = write_outputs(study, plots=bool(target.show))
     notes = (*study.plan.notes, *(f"Left out: {reason}." for reason in left_out))
+    title = target.title if len(target.parts) == 1 else f"{target.title} ({part.dataset})"
     if target.layout == "timing":
-        return [_timing(target.title, study, comparison, notes)]
-    tables = [_beside_paper(f"{target.title} ({part.dataset})", study, comparison, notes)]
+        return PartResult(study, comparison, [_timing(title, study, comparison, notes)])
+    tables = [_beside_paper(title, part, study, comparison, notes)]
+    if "convergence" in target.show:
+        tables.append(_convergence(study))
     if target.show:
         tables.append(_path_numbers(study))
-    return [*tables, difference_table(comparison)]
+    return PartResult(study, comparison, [*tables, _differences(part, comparison)])
 
 
-def _beside_paper(title: str, study: Study, comparison: dict[str, Any], notes: tuple[str, ...]) -> Table:
+def _beside_paper(title: str, part: Part, study: Study, comparison: dict[str, Any], notes: tuple[str, ...]) -> Table:
     """Two rows per arm: ours and the paper's."""
     better = comparison["better"]
     rows = []
-    for arm, planned in zip(comparison["arms"], study.plan.arms, strict=True):
+    for arm, published in zip(comparison["arms"], part.arms, strict=True):
         ours = [_value(arm["metrics"][name]) for name in better]
         rows.append((arm["name"], "ours", number(arm["calls"]["mean"]), *ours))
-        if planned.paper:
-            paper = [_published(planned.paper.get(name)) for name in better]
-            calls = planned.paper.get("calls")
+        if published.paper.keys() & {*better, "calls"}:
+            paper = [_published(published.paper.get(name), published.paper_sd.get(name)) for name in better]
+            calls = published.paper.get("calls")
             rows.append((arm["name"], "paper", "" if calls is None else number(calls), *paper))
-    seeds = len(study.plan.seeds)
-    head = f"{title}: {study.record['model']['name']}, {study.plan.n} graphs, {seeds} seed{'s' * (seeds != 1)}"
+    seeds, kind = len(study.plan.seeds), study.record["model"]["kind"]
+    head = f"{title}: {study.record['model']['name']}, {study.plan.n} {kind}s, {seeds} seed{'s' * (seeds != 1)}"
     header = ("arm", "", "calls", *(f"{name} {ARROW[way]}" for name, way in better.items()))
     return Table(head, header, tuple(rows), notes, text_columns=2)
+
+
+def _differences(part: Part, comparison: dict[str, Any]) -> Table:
+    """Ours, with the paper's tests below where it has any."""
+    table = difference_table(comparison)
+    rows = [
+        (f"{test.arm} (paper)", test.metric, test.verdict, signed(test.difference), interval_text(test.low, test.high),
+         test.p, "", str(test.pairs))
+        for test in part.paper_tests if test.metric in comparison["better"]
+    ]  # fmt: skip
+    return replace(table, rows=(*table.rows, *rows))
 
 
 def _value(metric: dict[str, Any]) -> str:
@@ -214,28 +285,48 @@ def _value(metric: dict[str, Any]) -> str:
     return number(metric["mean"], 3) + (f" ± {number(metric['sd'], 2)}" if metric.get("sd") is not None else "")
 
 
-def _published(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}".rstrip("0").rstrip(".") if value else "0.0000"
+def _published(value: float | None, sd: float | None = None) -> str:
+    if value is None:
+        return ""
+    text = f"{value:.4f}".rstrip("0").rstrip(".") if value else "0.0000"
+    return text if sd is None else f"{text} ± {number(sd, 2)}"
 
 
 def _timing(title: str, study: Study, comparison: dict[str, Any], notes: tuple[str, ...]) -> Table:
-    rows, first = [], None
-    for arm, planned in zip(comparison["arms"], study.plan.arms, strict=True):
-        total, steps = arm["seconds"]["mean"], arm["steps"]["mean"]
-        first = first or (total / steps, total)
-        change = [f"{100 * (now / then - 1):+.1f} %" for now, then in zip((total / steps, total), first, strict=True)]
-        rows.append((arm["name"], "ours", number(total / steps), change[0], number(steps), number(total), change[1]))
-        if p := planned.paper:
-            rows.append((arm["name"], "paper", *_published_times(p, study.plan.arms[0].paper)))
+    """Seconds a step, steps and seconds in all; changes are to the first arm."""
+    rows = []
+    ours = [(arm["seconds"]["mean"], arm["steps"]["mean"]) for arm in comparison["arms"]]
+    theirs = [(arm.paper.get("total_seconds"), arm.paper.get("calls")) for arm in study.plan.arms]
+    for k, arm in enumerate(study.plan.arms):
+        rows.append((arm.name, "ours", *_times(*ours[k], None if k == 0 else ours[0])))
+        if theirs[k][0] is not None:
+            rows.append((arm.name, "paper", *_times(*theirs[k], None if k == 0 else theirs[0])))
     header = ("arm", "", "seconds a step", "change", "steps", "seconds in all", "change")
     extra = "The first seed also records its trace, which costs a little time in every arm."
     return Table(f"{title}: {study.record['model']['name']}", header, tuple(rows), (extra, *notes), text_columns=2)
 
 
-def _published_times(p: dict[str, float], first: dict[str, float]) -> tuple[str, ...]:
-    keys = ("step_seconds", "total_seconds")
-    change = [f"{100 * (p[key] / first[key] - 1):+.1f} %" for key in keys]
-    return number(p[keys[0]]), change[0], number(p["calls"]), number(p[keys[1]]), change[1]
+def _times(total: Any, steps: Any, first: tuple[Any, Any] | None) -> tuple[str, ...]:
+    each, change = total / steps, ("", "")
+    if first is not None:
+        change = tuple(
+            f"{100 * (now / then - 1):+.1f} %" for now, then in ((each, first[0] / first[1]), (total, first[0]))
+        )
+    return number(each), change[0], number(steps), number(total), change[1]
+
+
+def _convergence(study: Study) -> Table:
+    """Metrics of the denoised graphs at the recorded times, with the steps taken until then."""
+    rows, header = [], ("arm", "")
+    for k, arm in enumerate(study.plan.arms):
+        if path := study.path(k):
+            times = list(path["metrics"])
+            header = ("arm", "", *(f"t = {float(t):.1f}" for t in times))
+            steps = steps_until(path, [float(t) for t in times])
+            rows.append((arm.name, "step", *(f"{step:.0f}" for step in steps)))
+            values = {name: [number(path["metrics"][t].get(name)) or "-" for t in times] for name in study.metrics}
+            rows += [(arm.name, name, *cells) for name, cells in values.items()]
+    return Table("Metrics along the trajectory, first seed", header, tuple(rows), text_columns=2)
 
 
 def _path_numbers(study: Study) -> Table:
@@ -255,7 +346,7 @@ def _path_numbers(study: Study) -> Table:
     return Table("Along the trajectory, first seed", header, tuple(rows))
 
 
-def _record(name: str, target: Target, done: list[Reproduced], left_out: list[str]) -> dict[str, Any]:
+def _record(name: str, target: Target, done: tuple[PartResult, ...], left_out: list[str]) -> dict[str, Any]:
     return {
         "target": name,
         "title": target.title,

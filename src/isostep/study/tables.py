@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+    from rich.console import Group
 
 SIGN = {"better": "+", "worse": "-", "not distinguishable": "="}
 ARROW = {"lower": "↓", "higher": "↑"}
@@ -36,16 +36,18 @@ class Table:
         notes = "".join(f"% {note}\n" for note in self.notes)
         return f"% {self.title}\n{notes}\\begin{{tabular}}{{{columns}}}\n{inner}\n\\end{{tabular}}\n"
 
-    def rich(self) -> RichTable:
+    def rich(self) -> Group:
         from rich import box
+        from rich.console import Group
         from rich.table import Table as RichTable
+        from rich.text import Text
 
-        table = RichTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
         for k, name in enumerate(self.header):
             table.add_column(name, justify="left" if k < self.text_columns else "right", overflow="fold")
         for row in self.rows:
             table.add_row(*row)
-        return table
+        return Group(Text(self.title, style="bold"), table)  # a table's own title would wrap at the table's width
 
 
 def summary_table(comparison: dict[str, Any]) -> Table:
@@ -72,14 +74,33 @@ def difference_table(comparison: dict[str, Any]) -> Table:
     for arm in comparison["arms"]:
         for name, metric in arm["metrics"].items():
             if test := metric["test"]:
-                interval = "" if test["low"] is None else f"{signed(test['low'])} to {signed(test['high'])}"
+                interval = interval_text(test["low"], test["high"])
                 ps = ["" if test.get(key) is None else p_value(test[key]) for key in ("p", "p_holm")]
                 verdict = test["verdict"] if test["p"] is not None else "one seed: no test"
                 rows.append((arm["name"], name, verdict, signed(test["difference"]), interval, *ps, str(test["n"])))
     header = ("arm", "metric", "verdict", "difference", "95 % interval", "p", "p (Holm)", "pairs")
-    expected = f"{comparison['tests']} tests: about {0.05 * comparison['tests']:.1f} would differ by chance alone."
-    first = comparison["arms"][0]["baseline"]
-    return Table(f"Differences to {first}, paired by seed", header, tuple(rows), (expected,), text_columns=3)
+    tests = comparison["tests"]
+    chance = f"{tests} test{'s' * (tests != 1)}: about {0.05 * tests:.2g} would differ by chance alone."
+    notes = (chance,) if tests else ()
+    return Table(f"Differences to {baseline(comparison)}, paired by seed", header, tuple(rows), notes, text_columns=3)
+
+
+def baseline(comparison: dict[str, Any]) -> str:
+    """What the arms are compared with, in words."""
+    names = {arm["baseline"] for arm in comparison["arms"]}
+    if len(names) == 1:
+        return names.pop()
+    plain = {group(arm) for arm in comparison["arms"] if arm["name"] in names}
+    return f"{plain.pop() if len(plain) == 1 else 'the first arm'} at the same budget"
+
+
+def group(arm: dict[str, Any]) -> str:
+    """An arm's name without its budget."""
+    return arm["name"].removesuffix(f", {arm['budget']} calls")
+
+
+def interval_text(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{signed(low)} to {signed(high)}"
 
 
 def long_csv(comparison: dict[str, Any]) -> str:

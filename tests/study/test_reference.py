@@ -1,0 +1,62 @@
+"""The reference of a study is that of the model's dataset; one that does not ship is built once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from isostep.dataset import load
+from isostep.dataset.catalogue import CATALOGUE, Entry
+from isostep.dataset.generate import generate_planar
+from isostep.dataset.read import in_order
+from isostep.errors import InputError
+from isostep.metric.evaluate import evaluate
+from isostep.metric.reference import GraphReference, build_reference
+from isostep.model.zoo import embedded_names, load_model
+from isostep.study import reference as module
+from isostep.study.reference import find_reference
+
+METRICS = ("degree", "clustering", "orbit", "spectral", "novel")
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path) -> str:
+    """A generated dataset of its own, in a cache of its own."""
+    monkeypatch.setenv("ISOSTEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ISOSTEP_DATA", str(tmp_path))
+    entry = Entry("tiny", "tiny", in_order(24, 8, 8), generate=lambda: generate_planar(40, (8, 10), seed=3), recipe="x")
+    monkeypatch.setitem(CATALOGUE, "tiny", entry)
+    return "tiny"
+
+
+def test_a_generated_dataset_is_fitted_once(tiny, tmp_path):
+    found = find_reference(tiny, None)
+    assert isinstance(found.reference, GraphReference)
+    want = GraphReference.fit(load(tiny).split("test"))
+    for name in ("degree", "orbit"):
+        np.testing.assert_array_equal(found.reference.table("test", name), want.table("test", name))
+    assert (found.name, found.kernel) == ("tiny", "tv")
+    (file,) = (tmp_path / "cache" / "reference").iterdir()
+    before = file.stat().st_mtime_ns
+    assert find_reference(tiny, "emd").sha256 == found.sha256
+    assert file.stat().st_mtime_ns == before
+
+
+def test_fewer_rows_for_the_floor_leave_the_values_alone(tiny, monkeypatch):
+    graphs = load(tiny).split("train")[:10]
+    whole = evaluate(graphs, build_reference(tiny), "tv", METRICS, resamples=0)
+    monkeypatch.setattr(module, "FLOOR_ROWS", 3)
+    found = find_reference(tiny, "tv")
+    cut = evaluate(graphs, found.reference, "tv", METRICS, resamples=0)
+    assert {key: value.value for key, value in cut.values.items()} == {k: v.value for k, v in whole.values.items()}
+    assert cut.values["degree"].floor != whole.values["degree"].floor
+
+
+def test_every_embedded_model_names_a_known_dataset():
+    for name in embedded_names():
+        assert load_model(name).info.dataset in CATALOGUE
+
+
+def test_unknown_names_are_told():
+    with pytest.raises(InputError, match="nowhere"):
+        find_reference("nowhere", None)
