@@ -10,10 +10,8 @@ measured steps: (10,000 / graphs) * (1000 / steps) times as long.
 from __future__ import annotations
 
 import argparse
-import cProfile
 import json
 import os
-import pstats
 import sys
 import time
 from pathlib import Path
@@ -29,8 +27,9 @@ from isostep.model.info import ModelInfo, Provenance
 from isostep.model.model import Model
 from isostep.model.presets import find_preset
 from isostep.noise import PhiloxNoise
+from isostep.process import ProcessSde
 from isostep.sampler import SamplerSettings
-from isostep.sampling.loop import StepInfo, integrate
+from isostep.sampling.loop import integrate
 
 MOLECULES, STEPS = 10_000, 1000
 VE = {"type": "VE", "sigma_min": 0.1, "sigma_max": 1.0}
@@ -62,57 +61,51 @@ def memory_mb(peak: bool = False) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
+class Timed:
+    """An object whose method `name` adds its CPU time to `seconds`. (cProfile would charge Python code too much.)"""
+
+    def __init__(self, inner: Any, name: str) -> None:
+        self.inner, self.name, self.seconds = inner, name, 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return self.timed if name == self.name else getattr(self.inner, name)
+
+    def timed(self, *arguments: Any) -> Any:
+        start = time.process_time()
+        result = getattr(self.inner, self.name)(*arguments)
+        self.seconds += time.process_time() - start
+        return result
+
+
 def profile(settings: SamplerSettings, graphs: int, steps: int) -> dict[str, Any]:
     """CPU seconds by part, calls, and memory after a third of the steps and at the end."""
     chosen, index = model(), torch.arange(graphs)
-    run(chosen, settings, index, 2)  # compiled helpers and caches
-    memory: list[float] = []
-    profiler = cProfile.Profile(time.process_time)
+    network = Timed(chosen, "_call")
+    noise: Any = Timed(PhiloxNoise(0), "normal")
+    controller: Any = Timed(settings.controller(), "propose")
+    sde, solver, memory = ProcessSde(network.timed, chosen.info.processes()), settings.make_solver(), []
+    prior = chosen.prior(index, 0)
+    integrate(sde, prior, controller, solver, noise, index, max_steps=2)  # compiled helpers and caches
+    parts = {"network": network, "noise": noise, "controller": controller}
+    before = {name: part.seconds for name, part in parts.items()}
     start = time.process_time()
-    profiler.enable()
-    done = run(chosen, settings, index, steps, lambda _: memory.append(memory_mb()))
-    profiler.disable()
+    done = integrate(
+        sde, prior, controller, solver, noise, index, max_steps=steps, hooks=(lambda _: memory.append(memory_mb()),)
+    )  # fmt: skip
     total = time.process_time() - start
-    parts = {name: cumulative(profiler, *place) / total for name, place in PARTS.items()}
+    shares = {name: (part.seconds - before[name]) / total for name, part in parts.items()}
     return {
         "name": f"{settings.schedule} {settings.solver} {settings.corrector}",
         "graphs": graphs,
         "steps": len(memory),
-        "network_calls": done,
+        "network_calls": done.batch_calls,
         "cpu_seconds": total,
-        **{f"{name}_share": share for name, share in parts.items()},
-        "rest_share": 1 - sum(parts.values()),
+        **{f"{name}_share": share for name, share in shares.items()},
+        "rest_share": 1 - sum(shares.values()),
         "memory_growth_mb": memory[-1] - memory[len(memory) // 3],
         "peak_memory_mb": memory_mb(peak=True),
         "hours_projected": total * MOLECULES / graphs * STEPS / len(memory) / 3600,
     }
-
-
-PARTS = {
-    "network": ("fast.py", "__call__"),
-    "noise": ("noise.py", "normal"),
-    "controller": ("control", "propose"),
-}
-
-
-def cumulative(profiler: cProfile.Profile, file: str, function: str) -> float:
-    stats: Any = pstats.Stats(profiler)
-    rows = stats.stats.items()
-    return sum(row[3] for (path, _, name), row in rows if name == function and file in path)
-
-
-def run(chosen: Model, settings: SamplerSettings, index: torch.Tensor, steps: int, hook: Any = None) -> int:
-    """Integrate at most `steps` steps; returns the calls of the batch."""
-
-    def each(info: StepInfo) -> None:
-        if hook:
-            hook(info)
-
-    solution = integrate(
-        chosen, chosen.prior(index, 0), settings.controller(), settings.make_solver(), PhiloxNoise(0), index,
-        max_steps=steps, hooks=(each,),
-    )  # fmt: skip
-    return solution.batch_calls
 
 
 def main() -> None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 
 import pytest
 import torch
 
+from isostep import noise
 from isostep.errors import InputError
 from isostep.noise import (
     CORRECTOR,
     FIRST_HALF,
+    LEAF,
     PREDICTOR,
     PRIOR,
     SECOND_HALF,
     SIZES,
     BrownianTree,
+    Draw,
     PhiloxNoise,
     RecordedNoise,
     ZeroNoise,
@@ -221,3 +225,97 @@ def test_brownian_path_belongs_to_the_graph_and_other_streams_are_plain_noise():
     assert torch.equal(corrector["X"], PhiloxNoise(3).normal(state, draw(4), CORRECTOR)["X"])
     with pytest.raises(InputError, match="depth"):
         BrownianTree(0, depth=0)
+
+
+def definition(
+    seed: int, depth: int, state: GraphState, index: torch.Tensor, t: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """W(t) node by node of the tree, each with its own draw; nothing kept."""
+
+    def z(key: torch.Tensor, stream: int = PREDICTOR) -> dict[str, torch.Tensor]:
+        got = PhiloxNoise(seed).normal(state, Draw(index, key, t, t), stream)
+        return {name: value.double().flatten(1) for name, value in got.items()}
+
+    node = torch.zeros_like(index)
+    right = z(node)
+    left = {name: torch.zeros_like(value) for name, value in right.items()}
+    low, width, node = torch.zeros_like(t), 1.0, node + 1
+    for _ in range(depth):
+        new, upper = z(node), t >= low + width / 2
+        for name in new:
+            middle = (left[name] + right[name]) / 2 + new[name] * math.sqrt(width) / 2
+            left[name] = torch.where(upper[:, None], middle, left[name])
+            right[name] = torch.where(upper[:, None], right[name], middle)
+        width /= 2
+        low, node = torch.where(upper, low + width, low), 2 * node + upper
+    u, leaf = ((t - low) / width)[:, None], z((t * 2**32).long(), LEAF)
+    bridge = (width * u * (1 - u)).sqrt()
+    return {name: torch.lerp(left[name], right[name], u) + leaf[name] * bridge for name in left}
+
+
+@pytest.mark.parametrize("at_once", [1, 2**22])
+def test_the_tree_equals_its_definition_on_a_walk_with_own_clocks_leaving_graphs_and_steps_back(at_once, monkeypatch):
+    monkeypatch.setattr("isostep.noise.MOST_AT_ONCE", at_once)
+    tree, index, t = BrownianTree(5, depth=6), torch.arange(4), torch.zeros(4, dtype=torch.float64)
+    for step in range(10):
+        if step == 6:  # graphs leave the batch
+            index, t = index[[0, 2]], t[[0, 2]]
+        if step == 8:  # rejected
+            t = t - 0.1
+        state = blank(len(index), nodes=4)
+        ahead = t + 0.03 * (1 + index.double())
+        z = tree.normal(state, Draw(index, index, t, ahead), PREDICTOR)
+        old, new = (definition(5, 6, state, index, clock) for clock in (t, ahead))
+        for name, value in z.items():
+            expected = ((new[name] - old[name]) * (ahead - t).rsqrt()[:, None]).float()
+            assert torch.equal(value.flatten(1), expected)
+        t = ahead
+
+
+def test_a_tree_serves_states_of_other_shapes_and_types_in_turn():
+    shared = BrownianTree(4, depth=5)
+    for nodes, dtype in ((3, torch.float32), (5, torch.float32), (5, torch.float64), (3, torch.float32)):
+        state = blank(2, nodes, dtype)
+        at = draw(2, t0=0.3, t1=0.8)
+        got, alone = (tree.normal(state, at, PREDICTOR) for tree in (shared, BrownianTree(4, depth=5)))
+        assert all(torch.equal(got[name], alone[name]) and got[name].dtype == dtype for name in got)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(("graphs", "nodes"), [(1, 1), (5, 2), (33, 9), (3, 20)])
+def test_compiled_helpers_give_the_same_bits(monkeypatch, dtype, graphs, nodes):
+    pytest.importorskip("numba")
+    generator = torch.Generator().manual_seed(nodes)
+    mask = torch.arange(nodes) < torch.randint(1, nodes + 1, (graphs, 1), generator=generator)
+    shapes = {"X": (nodes, 3), "A": (nodes, nodes), "E": (nodes, nodes, 3), "y": (5,)}
+    state = GraphState.of(mask, **{n: torch.zeros(graphs, *shape, dtype=dtype) for n, shape in shapes.items()})
+    index, step = (torch.randint(2**bits, (graphs,), generator=generator) for bits in (40, 33))
+    t = torch.rand(graphs, generator=generator, dtype=torch.float64) / 2
+    at = Draw(index, step, t, t + 0.3)
+
+    def numbers(backend: str) -> list[torch.Tensor]:
+        monkeypatch.setenv("ISOSTEP_BACKEND", backend)
+        drawn = [PhiloxNoise(2**63 + 5).normal(state, at, stream) for stream in range(LEAF + 1)]
+        return [
+            value for each in (*drawn, BrownianTree(1, depth=4).normal(state, at, PREDICTOR)) for value in each.values()
+        ]
+
+    for compiled, reference in zip(numbers("numba"), numbers("torch"), strict=True):
+        assert compiled.dtype == reference.dtype == dtype
+        assert torch.equal(compiled, reference)
+        assert not torch.signbit(compiled[compiled == 0]).any()
+
+
+def test_without_numba_or_with_many_threads_torch_draws(monkeypatch):
+    monkeypatch.setenv("ISOSTEP_BACKEND", "auto")
+    monkeypatch.setattr(noise, "_kernels", lambda: "compiled")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: noise.MOST_THREADS)
+    cpu = torch.device("cpu")
+    assert noise._compiled(cpu) == "compiled"
+    assert noise._compiled(torch.device("meta")) is None
+    monkeypatch.setattr(torch, "get_num_threads", lambda: noise.MOST_THREADS + 1)
+    assert noise._compiled(cpu) is None
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "isostep.noise_kernels", None)  # makes the import fail
+    monkeypatch.delattr("isostep.noise_kernels", raising=False)
+    assert noise._kernels.__wrapped__() is None

@@ -5,16 +5,19 @@ Counter-based: Philox4x32-10 (Salmon et al. 2011) on tensors, key = seed, counte
 stream), then Box-Muller. An edge i < j has entry j (j - 1) / 2 + i and a node feature i F + f, so that padding does not
 move them; edge noise is mirrored. `BrownianTree` answers by time interval instead of by step: any grid, nested or not,
 and any rejected step, sees one and the same Brownian path.
+
+`noise_kernels` (Numba, extra `fast`) does the integer part and the placing of the numbers faster, bit by bit the same.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -24,6 +27,9 @@ from isostep.state import GraphState, Kind, expand
 
 # Streams of one step. Independent uses of noise in a step must have different numbers.
 PREDICTOR, CORRECTOR, FIRST_HALF, SECOND_HALF, PRIOR, SIZES, LEAF = range(7)
+
+MOST_AT_ONCE = 2**22  # numbers of a Brownian tree drawn in one call: bounds the temporaries
+MOST_THREADS = 4  # beyond, torch on all of them is faster than compiled helpers on one
 
 _LOW = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -55,8 +61,8 @@ class PhiloxNoise:
         check_seed(self.seed)
 
     def normal(self, like: GraphState, draw: Draw, stream: int) -> dict[str, Tensor]:
-        entries = _entries(self.seed, draw, stream, like, tuple(like.components))
-        return {n: like.project(n, _spread(entries[n], like.kinds[n], x)) for n, x in like.components.items()}
+        uniforms = _uniforms(self.seed, draw, stream, like, tuple(like.components))
+        return {n: _place(_polar(uniforms.pop(n)), n, like) for n in like.components}
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,16 @@ class RecordedNoise:
         return {n: like.project(n, z.expand(like[n].shape)) for n, z in self.pattern(like, draw, stream).items()}
 
 
+class _Last(NamedTuple):
+    """The last point read, for the graphs `index`: nodes (L, B) and their normals (L, B, entries), W (B, entries)."""
+
+    index: Tensor
+    t: Tensor
+    nodes: Tensor
+    normals: Tensor
+    w: Tensor
+
+
 @dataclass(frozen=True)
 class BrownianTree:
     """One Brownian path per graph, read at any times: z = (W(t1) - W(t0)) / sqrt(t1 - t0).
@@ -97,10 +113,14 @@ class BrownianTree:
     W is built by halving [0, 1] `depth` times; inside the last cell a point is drawn from the bridge between the cell's
     ends, keyed by its time. The law of a step is exact once it crosses a cell boundary, so keep steps above 2^-depth.
     Corrector noise is not an increment of the path and comes from `PhiloxNoise`.
+
+    Steps go on where the last one ended: W(t1) of a step is W(t0) of the next, and of the normals on the way down to t
+    only those are drawn anew whose node has changed, about five of fifteen for steps of 1/1000.
     """
 
     seed: int = 0
     depth: int = 14
+    _last: dict[str, _Last] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -110,37 +130,65 @@ class BrownianTree:
     def normal(self, like: GraphState, draw: Draw, stream: int) -> dict[str, Tensor]:
         if stream != PREDICTOR:
             return PhiloxNoise(self.seed).normal(like, draw, stream)
-        out, rows = {}, len(draw.t0)
-        both = Draw(*(torch.cat([a, b]) for a, b in zip(draw, (draw.index, draw.step, draw.t1, draw.t1), strict=True)))
+        scale, out = (draw.t1 - draw.t0).clamp_min(1e-300).rsqrt(), {}
         for name, x in like.components.items():
-            start, end = self._path(like, both, name, x, both.t0).split(rows)
-            scale = (draw.t1 - draw.t0).clamp_min(1e-300).rsqrt()
+            start, end = (self._path(like, draw, name, t) for t in (draw.t0, draw.t1))
             z = ((end - start) * expand(scale, end)).to(x.dtype)
             out[name] = like.project(name, _spread(z, like.kinds[name], x))
         return out
 
-    def _path(self, like: GraphState, draw: Draw, name: str, x: Tensor, t: Tensor) -> Tensor:
+    def _path(self, like: GraphState, draw: Draw, name: str, t: Tensor) -> Tensor:
         """W(t), (B, entries), by descending to the cell that holds t."""
-
-        def z(key: Tensor, stream: int = PREDICTOR) -> Tensor:
-            # One normal per node of the tree; node numbers (heap order) take the place of step counters.
-            return _entries(self.seed, draw._replace(step=key), stream, like, (name,))[name].to(t.dtype)
-
-        node = torch.zeros_like(draw.index)
-        right = z(node)
-        left = torch.zeros_like(right)
-        low, width = torch.zeros_like(t), 1.0
-        node = node + 1
-        for _ in range(self.depth):
-            middle = (left + right) / 2 + z(node) * math.sqrt(width) / 2
+        last = self._known(like, draw, name)
+        if last is not None and torch.equal(last.t, t):
+            return last.w
+        nodes, uppers, low = self._way(t)
+        normals = self._normals(like, draw, name, nodes, last)
+        left, right, width = torch.zeros_like(normals[0], dtype=t.dtype), normals[0].to(t.dtype), 1.0
+        for z, upper in zip(normals[1:], uppers, strict=True):
+            middle = (left + right) / 2 + z.to(t.dtype) * math.sqrt(width) / 2
             width /= 2
-            upper = t >= low + width
-            low = torch.where(upper, low + width, low)
-            node = 2 * node + upper
             left, right = torch.where(upper[:, None], middle, left), torch.where(upper[:, None], right, middle)
         u = ((t - low) / width).clamp(0, 1)[:, None]
-        leaf = z((t * 2**32).long(), LEAF)
-        return torch.lerp(left, right, u) + leaf * (width * u * (1 - u)).sqrt()
+        leaf = _entries(self.seed, draw._replace(step=(t * 2**32).long()), LEAF, like, name).to(t.dtype)
+        value = torch.lerp(left, right, u) + leaf * (width * u * (1 - u)).sqrt()
+        self._last[name] = _Last(draw.index, t, nodes, normals, value)
+        return value
+
+    def _known(self, like: GraphState, draw: Draw, name: str) -> _Last | None:
+        """What is kept, if it is about these graphs in this shape and type."""
+        last, x = self._last.get(name), like[name]
+        if last is None or (last.normals.dtype, last.w.device) != (x.dtype, x.device):
+            return None
+        same = last.w.shape[1] == _entry_count(like.kinds[name], x.shape) and torch.equal(last.index, draw.index)
+        return last if same else None
+
+    def _way(self, t: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+        """Node numbers (L, B) from the top down, which half was taken at each, and the start of the last cell."""
+        node = torch.zeros(len(t), dtype=torch.int64, device=t.device)
+        nodes, uppers = [node], []
+        node, low, width = node + 1, torch.zeros_like(t), 1.0
+        for _ in range(self.depth):
+            nodes.append(node)
+            width /= 2
+            upper = t >= low + width
+            uppers.append(upper)
+            low = torch.where(upper, low + width, low)
+            node = 2 * node + upper
+        return torch.stack(nodes), uppers, low
+
+    def _normals(self, like: GraphState, draw: Draw, name: str, nodes: Tensor, last: _Last | None) -> Tensor:
+        """(L, B, entries) normals of the nodes, drawn by node number in place of a step; unchanged levels are kept."""
+        entries = _entry_count(like.kinds[name], like[name].shape)
+        if last is None:
+            normals = torch.empty(*nodes.shape, entries, dtype=like[name].dtype, device=like.device)
+            new = torch.arange(len(nodes), device=nodes.device)
+        else:
+            normals, new = last.normals.clone(), (nodes != last.nodes).any(1).nonzero()[:, 0]
+        for levels in new.split(max(1, MOST_AT_ONCE // max(1, nodes.shape[1] * entries))):
+            there = draw._replace(index=draw.index.repeat(len(levels)), step=nodes[levels].flatten())
+            normals[levels] = _entries(self.seed, there, PREDICTOR, like, name).view(len(levels), *normals.shape[1:])
+        return normals
 
 
 def standard_normal(like: GraphState, seed: int = 0, index: Tensor | None = None) -> GraphState:
@@ -190,19 +238,44 @@ def _graph_words(index: Tensor, label: Tensor | int) -> tuple[Tensor, Tensor]:
     return index & _LOW, (index >> 32 & 0xFF) << 24 | label
 
 
-def _entries(seed: int, draw: Draw, stream: int, like: GraphState, names: tuple[str, ...]) -> dict[str, Tensor]:
-    """(B, entries) standard normals of each component, from one run of the generator."""
-    counts = [_entry_count(like.kinds[n], like[n].shape) for n in names]
-    sizes = tuple(-(-count // 4) for count in counts)
+def _compiled(device: torch.device) -> Any:
+    """`noise_kernels` where it is installed and pays (see `isostep.network.fast` for the environment), else None."""
+    wanted = os.environ.get("ISOSTEP_BACKEND", "auto")
+    if device.type != "cpu" or not (
+        wanted == "numba" or (wanted == "auto" and torch.get_num_threads() <= MOST_THREADS)
+    ):
+        return None
+    return _kernels()
+
+
+@lru_cache(maxsize=1)
+def _kernels() -> Any:
+    try:
+        from isostep import noise_kernels
+    except ImportError:
+        return None
+    return noise_kernels
+
+
+def _uniforms(seed: int, draw: Draw, stream: int, like: GraphState, names: tuple[str, ...]) -> dict[str, Tensor]:
+    """(4, B, blocks) uniform numbers in (0, 1) of each component: two for radii, two for angles."""
+    types = [torch.float64 if like[n].dtype == torch.float64 else torch.float32 for n in names]
+    sizes = tuple(-(-_entry_count(like.kinds[n], like[n].shape) // 4) for n in names)
+    kernels = _compiled(like.device)
+    if kernels is not None:
+        fill, columns = kernels.uniforms, zip(names, sizes, types, strict=True)
+        return {n: fill(_key(seed), draw.index, draw.step, _label(n, stream), size, t) for n, size, t in columns}
     block, label = _blocks(names, sizes, stream, like.device)
     counter = (block, (draw.step & _LOW)[:, None], *_graph_words(draw.index[:, None], label))
     parts = zip(*(word.split(sizes, 1) for word in philox(_key(seed), counter)), strict=True)
-    out = {}
-    for name, count, words in zip(names, counts, parts, strict=True):
-        dtype = like[name].dtype
-        normals = _box_muller(words, torch.float64 if dtype == torch.float64 else torch.float32)
-        out[name] = normals[:, :count].to(dtype)
-    return out
+    return {n: _to_unit(words, dtype) for n, words, dtype in zip(names, parts, types, strict=True)}
+
+
+def _to_unit(words: tuple[Tensor, ...], dtype: torch.dtype) -> Tensor:
+    """32-bit words to (0, 1): float32 uses 24 bits, float64 all."""
+    shift, scale = (0, 2.0**-32) if dtype == torch.float64 else (8, 2.0**-24)
+    w0, w1, w2, w3 = words
+    return (torch.stack((w0, w2, w1, w3)) >> shift).to(dtype).add_(0.5).mul_(scale)
 
 
 @lru_cache(maxsize=64)
@@ -215,13 +288,41 @@ def _blocks(names: tuple[str, ...], sizes: tuple[int, ...], stream: int, device:
     return block[None], label[None]
 
 
-def _box_muller(words: tuple[Tensor, ...], dtype: torch.dtype) -> Tensor:
-    """Four uniform words to four normals. float32 uses 24 bits a word, float64 all 32."""
-    shift, scale = (0, 2.0**-32) if dtype == torch.float64 else (8, 2.0**-24)
-    u0, u1, u2, u3 = (((word >> shift).to(dtype) + 0.5) * scale for word in words)
-    r0, r1 = (-2 * u0.log()).sqrt(), (-2 * u2.log()).sqrt()
-    a0, a1 = u1 * (2 * math.pi), u3 * (2 * math.pi)
-    return torch.stack([r0 * a0.cos(), r0 * a0.sin(), r1 * a1.cos(), r1 * a1.sin()], -1).flatten(1)
+class Polar(NamedTuple):
+    """Normals 4k .. 4k + 3 of a row: r0 cos0, r0 sin0, r1 cos1, r1 sin1 at k; each (2, B, blocks)."""
+
+    radius: Tensor
+    cosine: Tensor
+    sine: Tensor
+
+
+def _polar(uniform: Tensor) -> Polar:
+    """Box-Muller, from (4, B, blocks) uniform numbers that are used up."""
+    radius, angle = uniform[:2].log_().mul_(-2).sqrt_(), uniform[2:].mul_(2 * math.pi)
+    return Polar(radius, angle.cos(), angle.sin())
+
+
+def _normals_of(polar: Polar, count: int) -> Tensor:
+    """(B, count)."""
+    even, odd = (polar.radius * polar.cosine).unbind(), (polar.radius * polar.sine).unbind()
+    return torch.stack((even[0], odd[0], even[1], odd[1]), -1).flatten(1)[:, :count]
+
+
+def _entries(seed: int, draw: Draw, stream: int, like: GraphState, name: str) -> Tensor:
+    """(B, entries) standard normals of a component; B is that of `draw`."""
+    polar = _polar(_uniforms(seed, draw, stream, like, (name,))[name])
+    return _normals_of(polar, _entry_count(like.kinds[name], like[name].shape)).to(like[name].dtype)
+
+
+def _place(polar: Polar, name: str, like: GraphState) -> Tensor:
+    """The component's noise: every number at its place, zero elsewhere."""
+    x, kind = like[name], like.kinds[name]
+    kernels = _compiled(like.device)
+    if kernels is not None:
+        mask = None if kind == "graph" else like.mask
+        return kernels.place(*polar, mask, kind == "edge", x.shape).to(x.dtype)
+    normals = _normals_of(polar, _entry_count(kind, x.shape)).to(x.dtype)
+    return like.project(name, _spread(normals, kind, x))
 
 
 def _entry_count(kind: Kind, shape: torch.Size) -> int:

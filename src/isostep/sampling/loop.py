@@ -12,6 +12,7 @@ that must still come, so there is no host synchronisation in between.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from isostep.noise import Noise, PhiloxNoise
 from isostep.process.sde import Evaluation, FlowSde, Sde, as_sde
 from isostep.sampling.solution import Solution, Status, Trace
 from isostep.solver.base import NoiseSource, Solver, Span
-from isostep.state import GraphState, cat_rows, take_rows, where_rows
+from isostep.state import GraphState, Mask, cat_rows, take_rows, where_rows
 
 
 class Lane(NamedTuple):
@@ -109,6 +110,7 @@ class _Runner:
         self.hooks: tuple[Hook, ...] = hooks
         self.measures = controller.needs_variation or trace > 0
         self.batch_calls = 0
+        self.entries: tuple[Mask, Tensor] | None = None  # free entries of the graphs of a mask
 
     def run(self, state, index, refill, progress) -> Solution:
         lane = self._begin(state, index)
@@ -180,8 +182,8 @@ class _Runner:
         finite = _finite_rows(ahead.state.components, ahead.mean) | ~accepted
         moved = accepted & finite
         new = lane._replace(
-            state=state.replace(where_rows(moved, ahead.state.components, lane.state.components)),
-            mean=where_rows(moved, ahead.mean, lane.mean),
+            state=state.replace(_where(moved, ahead.state.components, lane.state.components)),
+            mean=_where(moved, ahead.mean, lane.mean),
             t=torch.where(moved, proposal.t1, lane.t),
             step=lane.step + moved,
             tries=lane.tries + running,
@@ -201,8 +203,10 @@ class _Runner:
         if self.measures:
             variation = drift_variation(here.drift, lane.drift, here.diffusion)
             variation = torch.where((lane.step > 0)[:, None], variation, torch.zeros_like(variation))
-        entries = torch.stack([state.free_entries(n) for n in state.components], 1)
-        return Measured(lane.t, lane.step, variation, running, entries)
+        if self.entries is None or self.entries[0] is not state.masks:
+            counts = torch.stack([state.free_entries(n) for n in state.components], 1)
+            self.entries = state.masks, counts
+        return Measured(lane.t, lane.step, variation, running, self.entries[1])
 
     def _status(self, new: Lane, running: Tensor, finite: Tensor) -> Tensor:
         status = torch.where(new.tries >= self.max_steps, int(Status.MAX_STEPS), new.status)
@@ -314,8 +318,17 @@ def clock_type(device: torch.device) -> torch.dtype:
 
 def _finite_rows(*maps: Mapping[str, Tensor]) -> Tensor:
     """(B,) whether all entries are finite. A sum is finite only if every term is (or it overflows: then stop too)."""
-    sums = [value.flatten(1).sum(1) for each in maps for value in each.values()]
+    values = [value for each in maps for value in each.values()]
+    # Asking costs nothing on the CPU, and one sum over everything less than one per graph.
+    if values[0].device.type == "cpu" and all(math.isfinite(float(value.sum())) for value in values):
+        return torch.ones(len(values[0]), dtype=torch.bool)
+    sums = [value.flatten(1).sum(1) for value in values]
     return torch.stack(sums).isfinite().all(0)
+
+
+def _where(moved: Tensor, new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """`new` where a graph moved, else `old`; mostly all have, and on the CPU nothing is lost by asking."""
+    return new if moved.device.type == "cpu" and bool(moved.all()) else where_rows(moved, new, old)
 
 
 def _fit(state: GraphState, slots: int) -> GraphState:

@@ -17,12 +17,12 @@ from isostep.files import write_json, write_text
 from isostep.graph import Graph, write_graphs
 from isostep.metric.evaluate import evaluate
 from isostep.model.model import Model
+from isostep.noise import BrownianTree
 from isostep.sampler import SamplerSettings
 from isostep.sampling.run import SampleResult, sample
 from isostep.sampling.solution import Trace
 from isostep.sampling.write import GRAPHS, MOLECULES, RUN, write_run
 from isostep.state import GraphState
-from isostep.study.path import BrownianPath
 from isostep.study.reference import Found
 from isostep.study.store import FORMAT
 
@@ -43,7 +43,7 @@ def draw(
 ) -> SampleResult:
     return sample(
         model, n, settings=settings, seed=seed, batch_size=batch_size,
-        noise=BrownianPath(seed) if noise == "path" else None,
+        noise=BrownianTree(seed) if noise == "path" else None,
         trace=int(record), snapshots=TIMES if record else (),
     )  # fmt: skip
 
