@@ -78,10 +78,10 @@ CATALOGUE = {
         recipe="Delaunay graphs of 8-10 points, seed 0",
     ),
     "sbm-small": Entry(
-        "stochastic block model, 2-3 communities of 8-12 nodes",
+        "stochastic block model, 2-3 communities of 6-9 nodes",
         "sbm_small",
         in_order(2048, 128, 128),
-        generate=lambda: generate_sbm(2304, seed=0, communities=(2, 3), sizes=(8, 12), p_in=0.6, p_out=0.03),
-        recipe="stochastic block model .6/.03, seed 0",
+        generate=lambda: generate_sbm(2304, seed=0, communities=(2, 3), sizes=(6, 9), p_in=0.7, p_out=0.03),
+        recipe="stochastic block model .7/.03, seed 0",
     ),
 }
