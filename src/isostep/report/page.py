@@ -21,6 +21,7 @@ from isostep.report.draw import (
     plain_graph_svg,
 )
 from isostep.study.compare import Study
+from isostep.study.plan import Arm
 from isostep.study.plots import figures, inline
 from isostep.study.tables import Table, difference_table, summary_table
 
@@ -32,7 +33,7 @@ SHOWN_TIMES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 CAPTIONS = {
-    "differences": "Paired differences to the first arm. An interval across zero: not distinguishable.",
+    "differences": "Paired differences to the first arm of the same budget. Across zero: not distinguishable.",
     "frontier": "Quality against network calls per graph. Bars: 95 % interval of the mean over seeds.",
     "step-size": "Step size along the generative time, first seed.",
     "information": "Information covered by each step. Equal-information stepping aims at a level line.",
@@ -145,7 +146,7 @@ def _figure(plots: dict[str, Figure], name: str, narrow: bool = False) -> str:
 def _snapshots(study: Study) -> str:
     """The same graph (same seed and index) at the same times, one strip per arm."""
     strips, which = [], None
-    for k, arm in list(enumerate(study.plan.arms))[:SHOWN_ARMS]:
+    for k, arm in _shown_arms(study):
         path = study.path(k)
         if path is None:
             continue
@@ -168,6 +169,12 @@ def _snapshots(study: Study) -> str:
     )
 
 
+def _shown_arms(study: Study) -> list[tuple[int, Arm]]:
+    """Arms whose graphs are drawn: the first few, of the largest budget where there are several."""
+    most = max((arm.calls or 0 for arm in study.plan.arms), default=0)
+    return [(k, arm) for k, arm in enumerate(study.plan.arms) if (arm.calls or 0) == most][:SHOWN_ARMS]
+
+
 def _liveliest(pictures: list[list[dict[str, Any]]]) -> int:
     """Of the recorded graphs, the one with most edges in the end."""
     return max(range(len(pictures[-1])), key=lambda k: len(pictures[-1][k]["edges"]))
@@ -175,7 +182,7 @@ def _liveliest(pictures: list[list[dict[str, Any]]]) -> int:
 
 def _generated(study: Study) -> str:
     parts = []
-    for k, arm in list(enumerate(study.plan.arms))[:SHOWN_ARMS]:
+    for k, arm in _shown_arms(study):
         items = _items(study, k)
         if not items:
             continue

@@ -28,6 +28,7 @@ STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)))
 MARKERS = "osD^vPX"
 INK, FAINT = "#1a1a2e", "#c9ccd6"
 MOST_PANELS = 6
+SIDESTEP = 1.012  # arms with the same calls stand side by side
 LOG_FROM = 20  # a ratio of values above which a log axis reads better
 
 
@@ -99,12 +100,14 @@ def frontier(comparison: dict[str, Any]) -> Figure | None:
             reach = [
                 float(student.ppf(0.975, m["n"] - 1)) * m["sd"] / m["n"] ** 0.5 if m["sd"] else 0 for _, m in points
             ]
-            calls = [x for x, _ in points]
+            calls = [x * SIDESTEP ** (k - (len(groups) - 1) / 2) for x, _ in points]
             axis.errorbar(calls, [m["mean"] for _, m in points], yerr=reach, label=label, capsize=3, ms=5, **_style(k))
         axis.set_xlabel("network calls per graph")
         axis.set_title(f"{name} {ARROW[comparison['better'][name]]}", fontsize=10, color=INK)
-        if any(len(arms) > 1 for arms in groups.values()):
+        if budgets := sorted({arm["budget"] for arm in comparison["arms"] if arm["budget"]}):
             axis.set_xscale("log")
+            axis.set_xticks(budgets, map(str, budgets))
+            axis.minorticks_off()
     _legend(axes[0])
     return figure
 
@@ -280,7 +283,13 @@ def _style(k: int) -> dict[str, Any]:
 
 
 def _legend(axis: Axes) -> None:
-    axis.legend(frameon=False, fontsize=8.5, labelcolor=INK)
+    """Above the panels, so that it covers no data; names from the panel given."""
+    figure = axis.figure
+    handles, labels = axis.get_legend_handles_labels()
+    columns = max(1, min(len(labels), int(13 * figure.get_figwidth() / (max(map(len, labels), default=0) + 6))))
+    figure.legend(  # type: ignore[union-attr]
+        handles, labels, loc="outside upper left", ncols=columns, frameon=False, fontsize=8.5, labelcolor=INK
+    )
 
 
 def _array(values: list) -> np.ndarray:

@@ -64,7 +64,8 @@ def summary_table(comparison: dict[str, Any]) -> Table:
         "Mean ± standard deviation over seeds. Against the first arm (at the same budget): + better, - worse, "
         "= not distinguishable at 95 %."
     ]
-    notes += [f"{arm['name']}: {arm['note']}." for arm in comparison["arms"] if arm["note"]]
+    if budgets := [f"{arm['name']}: {arm['note']}" for arm in comparison["arms"] if arm["note"]]:
+        notes.append(f"{'; '.join(budgets)}.")
     return Table(title, header, tuple(rows), tuple(notes))
 
 
@@ -141,7 +142,7 @@ def _mean_cell(metric: dict[str, Any] | None) -> str:
     if metric is None or not metric["n"]:
         return "not defined"
     sd = metric.get("sd")
-    cell = number(metric["mean"], 4) + (f" ± {number(sd, 2)}" if sd is not None else "")
+    cell = number(metric["mean"]) + (f" ± {number(sd, 2)}" if sd is not None else "")
     test = metric["test"]
     return cell if test is None or test["p"] is None else f"{cell} {SIGN[test['verdict']]}"
 
