@@ -11,6 +11,7 @@ and any rejected step, sees one and the same Brownian path.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import zlib
@@ -61,8 +62,15 @@ class PhiloxNoise:
         check_seed(self.seed)
 
     def normal(self, like: GraphState, draw: Draw, stream: int) -> dict[str, Tensor]:
-        uniforms = _uniforms(self.seed, draw, stream, like, tuple(like.components))
-        return {n: _place(_polar(uniforms.pop(n)), n, like) for n in like.components}
+        names: dict[torch.dtype, list[str]] = {}
+        for name, x in like.components.items():
+            names.setdefault(_working_type(x), []).append(name)
+        placed = {}
+        for dtype, together in names.items():
+            blocks = _blocks_of(like, tuple(together))
+            polar = _polar(_uniforms(self.seed, draw, stream, blocks, dtype))
+            placed |= {name: _place(polar, part, name, like) for name, part in blocks.parts.items()}
+        return {name: placed[name] for name in like.components}
 
 
 @dataclass(frozen=True)
@@ -257,39 +265,50 @@ def _kernels() -> Any:
     return noise_kernels
 
 
-def _uniforms(seed: int, draw: Draw, stream: int, like: GraphState, names: tuple[str, ...]) -> dict[str, Tensor]:
-    """(4, B, blocks) uniform numbers in (0, 1) of each component: two for radii, two for angles."""
-    types = [torch.float64 if like[n].dtype == torch.float64 else torch.float32 for n in names]
-    sizes = tuple(-(-_entry_count(like.kinds[n], like[n].shape) // 4) for n in names)
-    kernels = _compiled(like.device)
-    if kernels is not None:
-        fill, columns = kernels.uniforms, zip(names, sizes, types, strict=True)
-        return {n: fill(_key(seed), draw.index, draw.step, _label(n, stream), size, t) for n, size, t in columns}
-    block, label = _blocks(names, sizes, stream, like.device)
-    counter = (block, (draw.step & _LOW)[:, None], *_graph_words(draw.index[:, None], label))
-    parts = zip(*(word.split(sizes, 1) for word in philox(_key(seed), counter)), strict=True)
-    return {n: _to_unit(words, dtype) for n, words, dtype in zip(names, parts, types, strict=True)}
+def _working_type(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def _to_unit(words: tuple[Tensor, ...], dtype: torch.dtype) -> Tensor:
-    """32-bit words to (0, 1): float32 uses 24 bits, float64 all."""
-    shift, scale = (0, 2.0**-32) if dtype == torch.float64 else (8, 2.0**-24)
-    w0, w1, w2, w3 = words
-    return (torch.stack((w0, w2, w1, w3)) >> shift).to(dtype).add_(0.5).mul_(scale)
+class Blocks(NamedTuple):
+    """The counters of some components, one component after the other; each block gives four numbers."""
+
+    number: Tensor  # (K,) within its component
+    label: Tensor  # (K,) the component's, without the stream
+    parts: dict[str, slice]
+
+
+def _blocks_of(like: GraphState, names: tuple[str, ...]) -> Blocks:
+    return _blocks(names, tuple(_entry_count(like.kinds[n], like[n].shape) for n in names), like.device)
 
 
 @lru_cache(maxsize=64)
-def _blocks(names: tuple[str, ...], sizes: tuple[int, ...], stream: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """(1, blocks) counter word 0 and label of the components' blocks, one component after the other."""
-    block = torch.cat([torch.arange(size, device=device) for size in sizes])
-    label = torch.cat(
-        [torch.full((n,), _label(name, stream), device=device) for name, n in zip(names, sizes, strict=True)]
+def _blocks(names: tuple[str, ...], entries: tuple[int, ...], device: torch.device) -> Blocks:
+    sizes = [-(-count // 4) for count in entries]
+    ends = list(itertools.accumulate(sizes))
+    columns = list(zip(names, sizes, ends, strict=True))
+    return Blocks(
+        number=torch.cat([torch.arange(size, device=device) for size in sizes]),
+        label=torch.cat([torch.full((size,), _label(name, 0), device=device) for name, size, _ in columns]),
+        parts={name: slice(end - size, end) for name, size, end in columns},
     )
-    return block[None], label[None]
+
+
+def _uniforms(seed: int, draw: Draw, stream: int, blocks: Blocks, dtype: torch.dtype) -> Tensor:
+    """(4, B, K) numbers in (0, 1): words 0 and 2 of every block, for radii, then 1 and 3, for angles.
+
+    float32 uses 24 bits of a word, float64 all 32.
+    """
+    label, bits = blocks.label ^ _label("", stream), 32 if dtype == torch.float64 else 24
+    kernels = _compiled(label.device)
+    if kernels is not None:
+        return kernels.uniforms(_key(seed), draw.index, draw.step, blocks.number, label, bits, dtype)
+    counter = (blocks.number[None], (draw.step & _LOW)[:, None], *_graph_words(draw.index[:, None], label[None]))
+    w0, w1, w2, w3 = philox(_key(seed), counter)
+    return (torch.stack((w0, w2, w1, w3)) >> 32 - bits).to(dtype).add_(0.5).mul_(2.0**-bits)
 
 
 class Polar(NamedTuple):
-    """Normals 4k .. 4k + 3 of a row: r0 cos0, r0 sin0, r1 cos1, r1 sin1 at k; each (2, B, blocks)."""
+    """Box-Muller's: block k holds the normals r0 cos0, r0 sin0, r1 cos1, r1 sin1; each (2, B, K)."""
 
     radius: Tensor
     cosine: Tensor
@@ -297,31 +316,33 @@ class Polar(NamedTuple):
 
 
 def _polar(uniform: Tensor) -> Polar:
-    """Box-Muller, from (4, B, blocks) uniform numbers that are used up."""
+    """From (4, B, K) uniform numbers, which are used up."""
     radius, angle = uniform[:2].log_().mul_(-2).sqrt_(), uniform[2:].mul_(2 * math.pi)
     return Polar(radius, angle.cos(), angle.sin())
 
 
-def _normals_of(polar: Polar, count: int) -> Tensor:
+def _normals_of(polar: Polar, part: slice, count: int) -> Tensor:
     """(B, count)."""
-    even, odd = (polar.radius * polar.cosine).unbind(), (polar.radius * polar.sine).unbind()
+    radius, cosine, sine = (each[:, :, part] for each in polar)
+    even, odd = (radius * cosine).unbind(), (radius * sine).unbind()
     return torch.stack((even[0], odd[0], even[1], odd[1]), -1).flatten(1)[:, :count]
 
 
 def _entries(seed: int, draw: Draw, stream: int, like: GraphState, name: str) -> Tensor:
     """(B, entries) standard normals of a component; B is that of `draw`."""
-    polar = _polar(_uniforms(seed, draw, stream, like, (name,))[name])
-    return _normals_of(polar, _entry_count(like.kinds[name], like[name].shape)).to(like[name].dtype)
+    x, blocks = like[name], _blocks_of(like, (name,))
+    polar = _polar(_uniforms(seed, draw, stream, blocks, _working_type(x)))
+    return _normals_of(polar, blocks.parts[name], _entry_count(like.kinds[name], x.shape)).to(x.dtype)
 
 
-def _place(polar: Polar, name: str, like: GraphState) -> Tensor:
-    """The component's noise: every number at its place, zero elsewhere."""
+def _place(polar: Polar, part: slice, name: str, like: GraphState) -> Tensor:
+    """A component's noise: every number at its place, zero elsewhere."""
     x, kind = like[name], like.kinds[name]
     kernels = _compiled(like.device)
     if kernels is not None:
         mask = None if kind == "graph" else like.mask
-        return kernels.place(*polar, mask, kind == "edge", x.shape).to(x.dtype)
-    normals = _normals_of(polar, _entry_count(kind, x.shape)).to(x.dtype)
+        return kernels.place(*polar, part, mask, kind == "edge", x.shape).to(x.dtype)
+    normals = _normals_of(polar, part, _entry_count(kind, x.shape)).to(x.dtype)
     return like.project(name, _spread(normals, kind, x))
 
 

@@ -22,23 +22,26 @@ MULTIPLIER_0, MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 WEYL_0, WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 
 
-def uniforms(key: tuple[int, int], index: Tensor, step: Tensor, label: int, blocks: int, dtype: torch.dtype) -> Tensor:
-    """(4, B, blocks): words 0, 2, 1, 3 of every block as numbers in (0, 1); see `noise._to_unit`."""
-    out = torch.empty(4, len(index), blocks, dtype=dtype)
-    number = TYPES[dtype]
-    bits = 32 if dtype == torch.float64 else 24
+def uniforms(
+    key: tuple[int, int], index: Tensor, step: Tensor, number: Tensor, label: Tensor, bits: int, dtype: torch.dtype
+) -> Tensor:
+    """What `noise._uniforms` returns; index, step (B,); number, label (K,)."""
+    out = torch.empty(4, len(index), len(number), dtype=dtype)
+    real = TYPES[dtype]
     _uniforms(
-        np.uint64(key[0]), np.uint64(key[1]), _array(index), _array(step), np.uint64(label),
-        np.uint64(32 - bits), number(0.5), number(2.0**-bits), out.numpy(),
+        np.uint64(key[0]), np.uint64(key[1]), _array(index), _array(step), _array(number), _array(label),
+        np.uint64(32 - bits), real(0.5), real(2.0**-bits), out.numpy(),
     )  # fmt: skip
     return out
 
 
-def place(radius: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor | None, edges: bool, shape: torch.Size) -> Tensor:
-    """The component of this shape from its normals: masked, edges at both of their places. `mask` (B, N)."""
+def place(
+    radius: Tensor, cosine: Tensor, sine: Tensor, part: slice, mask: Tensor | None, edges: bool, shape: torch.Size
+) -> Tensor:
+    """The component of this shape from its blocks `part`: masked, edges at both of their places. `mask` (B, N)."""
     out = radius.new_empty(shape)
-    row = np.empty(4 * radius.shape[2], TYPES[radius.dtype])
-    parts = radius.numpy(), cosine.numpy(), sine.numpy(), row
+    row = np.empty(4 * (part.stop - part.start), TYPES[radius.dtype])
+    parts = radius.numpy(), cosine.numpy(), sine.numpy(), part.start, row
     if edges:
         assert mask is not None
         _place_edges(*parts, _array(mask), out.view(*shape[:3], -1).numpy())
@@ -54,14 +57,13 @@ def _array(value: Tensor) -> np.ndarray:
 
 
 @numba.jit(**OPTIONS)
-def _uniforms(key_0, key_1, index, step, label, shift, half, scale, out):
-    blocks = out.shape[2]
+def _uniforms(key_0, key_1, index, step, number, label, shift, half, scale, out):
     for b in range(index.shape[0]):
         graph = np.uint64(index[b])
         word_1, word_2 = np.uint64(step[b]) & LOW, graph & LOW
-        word_3 = ((graph >> HALF_WORD & np.uint64(0xFF)) << np.uint64(24)) | label
-        for k in range(blocks):
-            c0, c1, c2, c3 = np.uint64(k), word_1, word_2, word_3
+        high = (graph >> HALF_WORD & np.uint64(0xFF)) << np.uint64(24)
+        for k in range(number.shape[0]):
+            c0, c1, c2, c3 = np.uint64(number[k]), word_1, word_2, high | np.uint64(label[k])
             k0, k1 = key_0, key_1
             for _ in range(10):
                 p0, p1 = c0 * MULTIPLIER_0, c2 * MULTIPLIER_1
@@ -74,41 +76,58 @@ def _uniforms(key_0, key_1, index, step, label, shift, half, scale, out):
             out[3, b, k] = (type(half)(np.int64(c3 >> shift)) + half) * scale
 
 
-@numba.jit(**OPTIONS)
-def _normals(radius, cosine, sine, b, row):
-    """The normals of graph b."""
-    for k in range(radius.shape[2]):
-        row[4 * k] = radius[0, b, k] * cosine[0, b, k]
-        row[4 * k + 1] = radius[0, b, k] * sine[0, b, k]
-        row[4 * k + 2] = radius[1, b, k] * cosine[1, b, k]
-        row[4 * k + 3] = radius[1, b, k] * sine[1, b, k]
+@numba.jit(**OPTIONS, inline="always")
+def _normals(r0, r1, cos0, cos1, sin0, sin1, row):
+    for k in range(r0.shape[0]):
+        row[4 * k] = r0[k] * cos0[k]
+        row[4 * k + 1] = r0[k] * sin0[k]
+        row[4 * k + 2] = r1[k] * cos1[k]
+        row[4 * k + 3] = r1[k] * sin1[k]
 
 
 @numba.jit(**OPTIONS)
-def _place_nodes(radius, cosine, sine, row, mask, out):
+def _read(radius, cosine, sine, first, b, row):
+    """The normals of graph b, from block `first` on. (One-dimensional arrays: the compiler makes vectors of these.)"""
+    end = first + row.shape[0] // 4
+    r, c, s = radius[:, b, first:end], cosine[:, b, first:end], sine[:, b, first:end]
+    _normals(r[0], r[1], c[0], c[1], s[0], s[1], row)
+
+
+@numba.jit(**OPTIONS)
+def _place_nodes(radius, cosine, sine, first, row, mask, out):
     graphs, nodes, features = out.shape
-    zero = row.dtype.type(0)
+    flat = out.reshape(graphs, nodes * features)
     for b in range(graphs):
-        _normals(radius, cosine, sine, b, row)
+        _read(radius, cosine, sine, first, b, row)
+        for k in range(nodes * features):
+            flat[b, k] = row[k]
         for i in range(nodes):
-            for f in range(features):
-                out[b, i, f] = row[i * features + f] if mask[b, i] else zero
+            if not mask[b, i]:
+                out[b, i] = 0
 
 
 @numba.jit(**OPTIONS)
-def _place_edges(radius, cosine, sine, row, mask, out):
+def _place_edges(radius, cosine, sine, first, row, mask, out):
     graphs, nodes, _, channels = out.shape
-    zero = row.dtype.type(0)
     for b in range(graphs):
-        _normals(radius, cosine, sine, b, row)
-        entry = 0
-        for j in range(nodes):
-            for c in range(channels):
+        _read(radius, cosine, sine, first, b, row)
+        if not mask[b].all():
+            _mask_edges(mask[b], channels, row)
+        for c in range(channels):
+            edge = 0
+            for j in range(nodes):
                 out[b, j, j, c] = 0
-            for i in range(j):
-                real = mask[b, i] & mask[b, j]
-                for c in range(channels):
-                    value = row[entry + c] if real else zero
-                    out[b, i, j, c] = value
+                for i in range(j):
+                    value = row[(edge + i) * channels + c]
                     out[b, j, i, c] = value
-                entry += channels
+                    out[b, i, j, c] = value
+                edge += j
+
+
+@numba.jit(**OPTIONS)
+def _mask_edges(mask, channels, row):
+    for j in range(mask.shape[0]):
+        for i in range(j):
+            if not (mask[i] and mask[j]):
+                edge = j * (j - 1) // 2 + i
+                row[edge * channels : (edge + 1) * channels] = 0
