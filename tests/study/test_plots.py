@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.container import ErrorbarContainer
 from scipy import stats
 
 from isostep.study.plots import SIDESTEP, frontier, inline
@@ -41,6 +42,7 @@ def test_an_arm_is_one_line_over_its_budgets(comparison):
     (axis,) = figure.axes
     assert [c.get_label() for c in axis.containers] == list(VALUES)
     for container, values in zip(axis.containers, VALUES.values(), strict=True):
+        assert isinstance(container, ErrorbarContainer)
         line, _, (bars,) = container.lines
         np.testing.assert_allclose(np.asarray(line.get_xdata(), float), BUDGETS, rtol=SIDESTEP - 1)
         for segment, sample in zip(bars.get_segments(), values, strict=True):

@@ -77,7 +77,7 @@ def differences(comparison: dict[str, Any]) -> Figure | None:
     axis.set_yticks(centres, [f"{n} {ARROW[comparison['better'][n]]}" for n in names])
     axis.set_ylim(max(places.values()) + 0.7, -0.7)
     axis.set_xlabel(f"difference to {baseline(comparison)}, % of its mean (95 % interval)")
-    _legend(axis)
+    _legend(figure, axis)
     return figure
 
 
@@ -108,7 +108,7 @@ def frontier(comparison: dict[str, Any]) -> Figure | None:
             axis.set_xscale("log")
             axis.set_xticks(budgets, map(str, budgets))
             axis.minorticks_off()
-    _legend(axes[0])
+    _legend(figure, axes[0])
     return figure
 
 
@@ -136,7 +136,7 @@ def variation(study: Study) -> Figure | None:
         axis.set_yscale("log")
         axis.set_xlabel("t")
         axis.set_title(name, fontsize=10, color=INK)
-    _legend(axes[0])
+    _legend(figure, axes[0])
     return figure
 
 
@@ -163,7 +163,7 @@ def convergence(study: Study) -> Figure | None:
         values = [v for _, _, p in paths for v in along(p, name)[1]]
         if 0 < LOG_FROM * min(values) < max(values):
             axis.set_yscale("log")
-    _legend(axes[0])
+    _legend(figure, axes[0])
     return figure
 
 
@@ -193,7 +193,7 @@ def sweep_curve(comparison: dict[str, Any], parameter: str, values: list[float])
         )  # fmt: skip
         axis.set_xlabel(parameter)
         axis.set_title(f"{name} {ARROW[comparison['better'][name]]}", fontsize=10, color=INK)
-    _legend(axes[0])
+    _legend(figure, axes[0])
     return figure
 
 
@@ -244,7 +244,7 @@ def _traces(study: Study, x: str, y: Callable[[dict], list], label: str, log: bo
     axes[0].set_ylabel(label)
     if log:
         axes[0].set_yscale("log")
-    _legend(axes[0])
+    _legend(figure, axes[0])
     return figure
 
 
@@ -282,14 +282,12 @@ def _style(k: int) -> dict[str, Any]:
     }
 
 
-def _legend(axis: Axes) -> None:
+def _legend(figure: Figure, axis: Axes) -> None:
     """Above the panels, so that it covers no data; names from the panel given."""
-    figure = axis.figure
     handles, labels = axis.get_legend_handles_labels()
     columns = max(1, min(len(labels), int(13 * figure.get_figwidth() / (max(map(len, labels), default=0) + 6))))
-    figure.legend(  # type: ignore[union-attr]
-        handles, labels, loc="outside upper left", ncols=columns, frameon=False, fontsize=8.5, labelcolor=INK
-    )
+    place: Any = "outside upper left"
+    figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize=8.5, labelcolor=INK)
 
 
 def _array(values: list) -> np.ndarray:
