@@ -100,7 +100,7 @@ class SamplerSettings(_Frozen):
 
     def make_solver(self) -> Solver:
         langevin = None
-        if self.corrector == "langevin":
+        if self.corrector == "langevin" or self.solver == "s4":  # s4 has its Langevin step inside
             langevin = Langevin(self.snr, self.scale, scales=max(2, self.steps), norms=self.clock)
         return make_solver(self.solver, langevin, self.solver_options)
 
