@@ -56,17 +56,13 @@ def method(schedule: str, solver: str, note: str = "", many: bool = False, **ext
 
 COMMON = (
     method("uniform", "euler", many=True),
-    method("quadratic", "euler"),
     method("dvs", "euler", " (batch)", many=True, **BATCH),
     method("dvs", "euler", " (graph)"),
-    method("uniform", "heun"),
     method("uniform", "exponential"),
-    method("arclength", "exponential", many=True),
-    method("dvs", "exponential", " (graph)"),
     method("cosine", "exponential"),
     method("karras", "exponential"),
-    method("uniform", "exponential-2"),
-    method("arclength", "exponential-2", many=True),
+    method("arclength", "exponential", many=True),
+    method("arclength", "exponential-2"),
 )
 METHODS = {
     "grum": (*COMMON, method("quadratic", "exponential"), method("error", "heun-error")),
@@ -74,7 +70,6 @@ METHODS = {
         *COMMON,
         method("uniform", "s4"),
         method("arclength", "s4", many=True),
-        method("cosine", "s4"),
         method("uniform", "flow-heun", **NONE),
         method("error", "heun-error", **NONE),
     ),
