@@ -10,10 +10,10 @@ from isostep.dataset.catalogue import CATALOGUE, Entry
 from isostep.dataset.generate import generate_planar
 from isostep.dataset.read import in_order
 from isostep.errors import InputError
+from isostep.metric import mmd
 from isostep.metric.evaluate import evaluate
 from isostep.metric.reference import GraphReference, build_reference
 from isostep.model.zoo import embedded_names, load_model
-from isostep.study import reference as module
 from isostep.study.reference import find_reference
 
 METRICS = ("degree", "clustering", "orbit", "spectral", "novel")
@@ -45,7 +45,7 @@ def test_a_generated_dataset_is_fitted_once(tiny, tmp_path):
 def test_fewer_rows_for_the_floor_leave_the_values_alone(tiny, monkeypatch):
     graphs = load(tiny).split("train")[:10]
     whole = evaluate(graphs, build_reference(tiny), "tv", METRICS, resamples=0)
-    monkeypatch.setattr(module, "FLOOR_ROWS", 3)
+    monkeypatch.setattr(mmd, "FLOOR_ROWS", 3)
     found = find_reference(tiny, "tv")
     cut = evaluate(graphs, found.reference, "tv", METRICS, resamples=0)
     assert {key: value.value for key, value in cut.values.items()} == {k: v.value for k, v in whole.values.items()}

@@ -140,7 +140,8 @@ def _settings(model: Model, chosen: dict, calls: int | None) -> tuple[SamplerSet
         return settings, ""
     knob = KNOBS.get(settings.schedule)
     if knob is None:
-        return settings, f"{settings.steps} steps of {settings.make_solver().calls_per_step} calls"
+        each = settings.make_solver().calls_per_step
+        return settings, f"{settings.steps} steps of {each} call{'s' * (each > 1)}"
     value = getattr(settings, knob.table)[knob.name]
     return settings, f"{knob.name} {value:.4g}, found on a pilot for {calls} calls"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +14,6 @@ from isostep.metric.mmd import Kernel
 from isostep.metric.reference import FOLDER, MoleculeReference, Reference, build_reference, load_reference, shipped
 from isostep.study.toy import NAME as ANALYTIC
 from isostep.study.toy import toy_reference
-
-FLOOR_ROWS = 256  # an MMD's floor takes time and memory with the square of the training graphs; studies do not show it
 
 
 class Found(NamedTuple):
@@ -34,9 +31,7 @@ def find_reference(name: str, kernel: Kernel | None) -> Found:
     if isinstance(reference, MoleculeReference):
         return Found(name, sha256(path), reference, None)
     customary = shipped().get(_plain(name))
-    tables = {key: table[:FLOOR_ROWS] if key[0] == "train" else table for key, table in reference._tables.items()}
-    kernel = kernel or (customary and customary.kernel) or FALLBACK_KERNEL
-    return Found(name, sha256(path), replace(reference, _tables=tables), kernel)
+    return Found(name, sha256(path), reference, kernel or (customary and customary.kernel) or FALLBACK_KERNEL)
 
 
 def _file(name: str) -> Path:
