@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from isostep.errors import InputError
 from isostep.process import PROCESSES, Process
+from isostep.sampler import SamplerPreset
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -141,6 +142,7 @@ class TrainConfig(Section):
     loss: LossConfig = LossConfig()
     optimizer: OptimizerConfig
     run: RunConfig
+    sampler: SamplerPreset = SamplerPreset()  # goes into the model's card; training does not look at it
 
     @model_validator(mode="after")
     def _network_of_the_family(self) -> TrainConfig:

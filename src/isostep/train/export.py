@@ -12,7 +12,6 @@ from isostep.errors import InputError
 from isostep.files import replacing
 from isostep.model.folder import save_model
 from isostep.model.info import ModelInfo, Provenance
-from isostep.sampler import SamplerPreset
 from isostep.train.checkpoint import BEST, LAST, load_checkpoint, part
 from isostep.train.config import TrainConfig, load_config
 from isostep.train.data import TrainData, load_data
@@ -59,7 +58,7 @@ def card(config: TrainConfig, data: TrainData, source: str) -> ModelInfo:
         node_counts=tuple((n, count) for n, count in enumerate(data.node_counts) if n and count),
         atoms=None if spec is None else spec.atoms,
         scale=1.0 if spec is None else spec.scale,
-        sampler=SamplerPreset(),
+        sampler=config.sampler,
         weights="ema",
         provenance=Provenance(source=source, licence="Apache-2.0", command=f"isostep train {config.name}"),
     )

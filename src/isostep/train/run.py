@@ -109,4 +109,4 @@ def resume(trainer: Trainer, folder: Path) -> Progress:
 def _fingerprint(config: TrainConfig) -> str:
     """What must stay the same over a resume: all but the length of the run, its decay, and how it is watched."""
     watched = set(type(config.run).model_fields) - {"batch"}
-    return config.model_dump_json(exclude={"run": watched, "optimizer": {"decay_steps"}})
+    return config.model_dump_json(exclude={"run": watched, "optimizer": {"decay_steps"}, "sampler": True})
