@@ -7,7 +7,7 @@ A study (resumable: finished cells are kept in DIR) whose arms are compared, pai
 Euler steps with the model's own corrector, 1000 of them. Prints a table (mean and standard deviation over seeds, sign
 of the 95 % interval of the paired difference: + better, = not distinguishable, - worse) and, for every budget, the best
 arm: the one with the smallest mean of standardised differences over the metrics. `--arms` keeps the arms whose name
-contains one of the comma-separated texts.
+contains one of the texts, separated by semicolons.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ METHODS = {
 
 def make_plan(model: Model, args: argparse.Namespace) -> Plan:
     budgets = parse_counts(args.calls, "--calls")
-    methods = [m for m in METHODS[model.info.family] if not args.arms or any(t in m.name for t in args.arms.split(","))]
+    methods = [m for m in METHODS[model.info.family] if not args.arms or any(t in m.name for t in args.arms.split(";"))]
     yardstick = {"schedule": "uniform", "solver": "euler", "steps": args.yardstick, "clock": "graph"}
     arms = [Arm(name=f"yardstick: {args.yardstick} uniform Euler steps", chosen=yardstick)]
     arms += [m.arm(calls) for m in methods for calls in budgets if m.many or calls <= FEW]
