@@ -34,11 +34,11 @@ def test_list_names_every_dataset_and_its_source():
 
 def test_info_and_prepare_report_the_same_dataset(tmp_path):
     info = json.loads(run("info", "planar-small", "--json").stdout)
-    assert (info["train"], info["val"], info["test"], info["nodes"]) == (1024, 128, 128, [10, 12])
+    assert (info["train"], info["val"], info["test"], info["nodes"]) == (4096, 128, 128, [8, 10])
     prepared = json.loads(run("prepare", "planar-small", "--json").stdout)
     assert {key: prepared[key] for key in info} == info
     assert prepared["cache"].startswith(str(tmp_path / "cache"))
-    assert "10 to 12" in run("info", "planar-small").stdout
+    assert "8 to 10" in run("info", "planar-small").stdout
 
 
 def test_a_folder_can_be_named(tmp_path):

@@ -206,12 +206,14 @@ def test_without_files_a_seeded_generator_stands_in_and_says_so(alone, name):
     assert counts(dataset) == COUNTS[name]
 
 
-def test_small_generated_sets_have_a_thousand_training_graphs(alone):
-    planar, sbm = load("planar-small"), load("sbm-small")
-    assert counts(planar) == counts(sbm) == (1024, 128, 128)
-    assert np.flatnonzero(planar.node_counts()).tolist() == [10, 11, 12]
-    assert np.flatnonzero(sbm.node_counts()).min() >= 16
-    assert np.flatnonzero(sbm.node_counts()).max() <= 36
+def test_small_generated_sets_have_thousands_of_training_graphs(alone):
+    planar, sbm, communities = load("planar-small"), load("sbm-small"), load("communities")
+    assert counts(planar) == (4096, 128, 128)
+    assert counts(sbm) == counts(communities) == (2048, 128, 128)
+    assert np.flatnonzero(planar.node_counts()).tolist() == [8, 9, 10]
+    assert np.flatnonzero(communities.node_counts()).tolist() == [12, 14, 16, 18, 20]
+    assert np.flatnonzero(sbm.node_counts()).min() >= 12
+    assert np.flatnonzero(sbm.node_counts()).max() <= 27
 
 
 def test_the_environment_names_the_folder(alone, monkeypatch):
@@ -244,7 +246,7 @@ def test_names_are_forgiving_and_unknown_ones_listed(alone):
     assert load("Community_Small").name == "community-small"
     with pytest.raises(InputError, match="known are qm9"):
         load("moses")
-    assert {"qm9", "zinc250k", *COUNTS, "planar-small", "sbm-small"} == set(names())
+    assert {"qm9", "zinc250k", *COUNTS, "communities", "planar-small", "sbm-small"} == set(names())
 
 
 def test_wrong_questions_are_input_errors(alone):

@@ -135,6 +135,14 @@ def test_score_sdes_by_hand():
     assert float(ve.estimate(x, t)) == 0.5
 
 
+def test_fewer_scales_than_beta_leave_vp_finite():
+    process, t = VP(beta_min=0.1, beta_max=6.0), torch.tensor([0.0, 0.4, 0.9], dtype=torch.float64)
+    factor, step = process.langevin_factor(t, 3), process.reverse_step(t, torch.full_like(t, 1 / 3))
+    assert float(factor[0]) == 0
+    assert bool((factor >= 0).all())
+    assert all(bool(value.isfinite().all()) for value in step)
+
+
 def test_gdss_discrete_steps_by_hand():
     """N = 10, s = 0.4: i = floor(0.4 * 9) = 3, so beta_i = (0.1 + 3/9 * 0.9)/10 and sigma_i = 0.1 * 10^(3/9)."""
     t, dt = seconds(0.6), seconds(0.1)

@@ -148,12 +148,13 @@ class VP(ScoreSde):
 
     def langevin_factor(self, t: Tensor, scales: int) -> Tensor:
         index, count = _index(t, torch.full_like(t, 1 / scales))
-        return 1 - self._rate(index / (count - 1).clamp_min(1)) / count
+        # With fewer scales than beta the discrete beta exceeds 1: then no step, rather than the root of a negative.
+        return (1 - self._rate(index / (count - 1).clamp_min(1)) / count).clamp_min(0.0)
 
     def reverse_step(self, t: Tensor, dt: Tensor) -> ReverseStep:
         index, count = _index(t, dt)
         beta = self._rate(index / (count - 1).clamp_min(1)) / count
-        return ReverseStep((1 - beta).sqrt() - 1, beta.sqrt())
+        return ReverseStep((1 - beta).clamp_min(0.0).sqrt() - 1, beta.sqrt())
 
     def half_step(self, s: Tensor, h: Tensor) -> Marginal:
         c = h * (2 * self.beta_min + (2 * s + h) * (self.beta_max - self.beta_min)) / 4

@@ -148,7 +148,7 @@ def _snapshots(study: Study) -> str:
     strips, which = [], None
     for k, arm in _shown_arms(study):
         path = study.path(k)
-        if path is None:
+        if path is None or not path["pictures"]:  # a run that left the numbers has none
             continue
         which = _liveliest(path["pictures"]) if which is None else which
         last = picture_graph(path["pictures"][-1][which])
