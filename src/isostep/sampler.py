@@ -49,7 +49,7 @@ class AutoPreset(_Frozen):
     """What `auto` stands for: the combination that did best per network call (docs/frontier.md)."""
 
     schedule: str = "arclength"
-    solver: str = "exponential"
+    solver: str = "exponential-2"
     steps: int = Field(default=50, ge=1, le=10_000_000)
 
 
