@@ -147,13 +147,15 @@ class VP(ScoreSde):
         return -1 / self._kernel(s).std
 
     def langevin_factor(self, t: Tensor, scales: int) -> Tensor:
-        index, count = _index(t, torch.full_like(t, 1 / scales))
-        # With fewer scales than beta the discrete beta exceeds 1: then no step, rather than the root of a negative.
-        return (1 - self._rate(index / (count - 1).clamp_min(1)) / count).clamp_min(0.0)
+        return (1 - self._discrete_beta(t, torch.full_like(t, 1 / scales))).clamp_min(0.0)
+
+    def _discrete_beta(self, t: Tensor, dt: Tensor) -> Tensor:
+        """beta_i = beta(i) / N; above 1 where N < beta, so 1 - beta_i must be kept from becoming negative."""
+        index, count = _index(t, dt)
+        return self._rate(index / (count - 1).clamp_min(1)) / count
 
     def reverse_step(self, t: Tensor, dt: Tensor) -> ReverseStep:
-        index, count = _index(t, dt)
-        beta = self._rate(index / (count - 1).clamp_min(1)) / count
+        beta = self._discrete_beta(t, dt)
         return ReverseStep((1 - beta).clamp_min(0.0).sqrt() - 1, beta.sqrt())
 
     def half_step(self, s: Tensor, h: Tensor) -> Marginal:
