@@ -27,7 +27,7 @@ from isostep.study.compare import Study, run_plan
 from isostep.study.plan import Arm, Plan, parse_counts, parse_seeds
 from isostep.study.plots import COLOURS, MARKERS, STYLES
 from isostep.study.significance import Paired, paired, spread
-from isostep.study.tables import ARROW, SIGN, number
+from isostep.study.tables import ARROW, SIGN, group, number
 
 BUDGETS = "10,20,50,100,250,1000"
 FEW = 100  # up to here every arm runs, beyond only the main ones
@@ -112,7 +112,8 @@ def rows_of(study: Study) -> list[Row]:
         }
         tests = {m: compare(study, m, {s: c["metrics"][m] for s, c in first.items()}, values[m]) for m in better}
         calls = spread([c["calls"] for c in cells.values()]).mean
-        rows.append(Row(arm.name.rsplit(",", 1)[0] if arm.calls else arm.name, arm.calls, calls, values, tests))
+        name = group({"name": arm.name, "budget": arm.calls})
+        rows.append(Row(name, arm.calls, calls, values, tests))
     return rows
 
 
