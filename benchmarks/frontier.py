@@ -59,13 +59,20 @@ COMMON = (
     method("dvs", "euler", " (batch)", many=True, **BATCH),
     method("dvs", "euler", " (graph)"),
     method("uniform", "exponential"),
+    method("uniform", "exponential-2"),
     method("cosine", "exponential"),
+    method("cosine", "exponential-2"),
     method("karras", "exponential"),
     method("arclength", "exponential", many=True),
     method("arclength", "exponential-2"),
 )
 METHODS = {
-    "grum": (*COMMON, method("quadratic", "exponential"), method("error", "heun-error")),
+    "grum": (
+        *COMMON,
+        method("quadratic", "exponential"),
+        method("quadratic", "exponential-2"),
+        method("error", "heun-error"),
+    ),
     "gdss": (
         *COMMON,
         method("uniform", "s4"),

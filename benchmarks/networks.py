@@ -156,7 +156,7 @@ def measure(case: Case, plain: dict[str, Any], peak: float) -> list[dict[str, An
     network, batch, rows = case.network(), case.batch(), [plain]
     expected = case.plain(network)(*batch)
     base, nominal = plain["seconds"], plain["gflops"] * plain["seconds"]
-    for backend in backends() if case.name.startswith("gdss") else ["torch"]:
+    for backend in backends():
         fast = FastNetwork(network, FastSettings(backend))
         error = max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(fast(*batch), expected, strict=True))
         assert error <= 1e-5, f"{case.name} {backend}: outputs differ by {error}"

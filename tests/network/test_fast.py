@@ -10,6 +10,7 @@ from torch import Tensor
 
 from isostep.errors import InputError
 from isostep.network.fast import FastNetwork, FastSettings, make_groups
+from isostep.network.fast_grum import FoldedGrum
 from tests.network import test_gdss, test_grum
 from tests.network.test_gdss import EDGE, NODE, VARIANTS
 
@@ -49,13 +50,21 @@ def test_gdss_equals_the_reference_on_graphs_of_all_sizes(name: str, backend: st
     assert not calls
 
 
+@pytest.mark.parametrize("block", [1, 20, 100, 2000])  # pairs: a row, a part of a graph, a few graphs, all
 @pytest.mark.parametrize("nodes", [7, 8, 12])
 @pytest.mark.parametrize("name", GRUM)
+@pytest.mark.parametrize("backend", ["torch", "numba"])
 @torch.no_grad()
-def test_grum_without_padding_gives_the_padded_result(name: str, nodes: int) -> None:
+def test_grum_without_padding_gives_the_padded_result(backend: str, name: str, nodes: int, block: int) -> None:
+    if backend == "numba":
+        pytest.importorskip("numba")
     network, inputs = test_grum.random_network(GRUM[name]), test_grum.batch(tuple(SIZES), nodes)
     expected = network(*inputs)
-    fast = FastNetwork(network, FastSettings("torch"))
+    fast = FastNetwork(network, FastSettings(backend))
+    program = fast.program(inputs[0])
+    assert isinstance(program, FoldedGrum)
+    assert type(program.ops).__name__ == ("NumbaOps" if backend == "numba" else "TorchOps")
+    program.ops.block = block
     calls = counting(fast)
     assert_same(fast(*inputs), expected)
     assert not calls

@@ -128,11 +128,11 @@ def choose_program(network: nn.Module, settings: FastSettings) -> Program | None
     if settings.backend == "reference":
         return None
     keep_memory()
-    dtype = PRECISIONS[settings.precision]
+    dtype, compiled = PRECISIONS[settings.precision], _compiled_pays(network, settings)
     if isinstance(network, GdssNetwork) and fast_gdss.can_fold(network):
-        return fast_gdss.fold(network, dtype, _gdss_ops(network, settings))
+        return fast_gdss.fold(network, dtype, _gdss_ops() if compiled else None)
     if isinstance(network, GrumNetwork):
-        return fast_grum.fold(network, dtype)
+        return fast_grum.fold(network, dtype, _grum_ops() if compiled else None)
     return None
 
 
@@ -145,14 +145,23 @@ def keep_memory() -> None:
     torch.empty(KEPT, dtype=torch.uint8)
 
 
-def _gdss_ops(network: GdssNetwork, settings: FastSettings) -> fast_gdss.Ops | None:
-    """Compiled helpers where they are installed and pay: they run on one thread."""
+def _compiled_pays(network: nn.Module, settings: FastSettings) -> bool:
+    """Whether to use compiled helpers if they are installed: they run on one thread."""
     wanted = settings.backend == "numba" or (settings.backend == "auto" and torch.get_num_threads() <= 4)
-    on_cpu = next(network.parameters()).device.type == "cpu"
-    if not wanted or not on_cpu or settings.precision != "float32":
-        return None
+    return wanted and next(network.parameters()).device.type == "cpu" and settings.precision == "float32"
+
+
+def _gdss_ops() -> fast_gdss.Ops | None:
     try:
         from isostep.network.kernels.gdss import NumbaOps
+    except ImportError:
+        return None
+    return NumbaOps()
+
+
+def _grum_ops() -> fast_grum.TorchOps | None:
+    try:
+        from isostep.network.kernels.grum import NumbaOps
     except ImportError:
         return None
     return NumbaOps()

@@ -8,15 +8,19 @@ weights, c_X and c_E per layer. With p padded nodes, n + p = N, the padded resul
     pooling     mean, min, max, std over n real rows and p times c_X; n^2 and N^2 - n^2 times c_E
     norm        of a column over n real rows and p times the head's input at c_X
 
-Node and graph states run for the whole group, pair states in blocks of graphs that stay in cache. A bias that follows a
-residual is moved into the LayerNorm before it. Nobody reads the last layer's graph state: it is not computed.
+Node and graph states run for the whole group, pair states in blocks that stay in cache: a few graphs, or a few rows of
+a large one. A bias that follows a residual is moved into the LayerNorm before it. The bias b of e_add shifts all
+weights of a softmax, so it is left out of Y, put into the padded pairs (Y = -b) and, behind e_out, into the graph's
+shift of E. Nobody reads the last layer's graph state: it is not computed.
+
+What is not a matrix product is in `TorchOps`; `kernels.grum` has the same, compiled.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,21 +38,18 @@ class Linear:
     weight: Tensor
     bias: Tensor
 
-    def __call__(self, h: Tensor, out: Tensor | None = None) -> Tensor:
-        """`out`: flat memory for the result."""
-        rows = h.flatten(0, -2)
-        if out is not None:
-            out = out[: len(rows) * len(self.bias)].view(len(rows), -1)
-        return torch.addmm(self.bias, rows, self.weight, out=out).view(*h.shape[:-1], -1)
+    def __call__(self, h: Tensor) -> Tensor:
+        return torch.addmm(self.bias, h.flatten(0, -2), self.weight).view(*h.shape[:-1], -1)
 
 
 @dataclass(frozen=True)
 class Norm:
     weight: Tensor
     bias: Tensor
+    eps: float
 
     def __call__(self, h: Tensor) -> Tensor:
-        return functional.layer_norm(h, h.shape[-1:], self.weight, self.bias)
+        return functional.layer_norm(h, h.shape[-1:], self.weight, self.bias, self.eps)
 
 
 @dataclass(frozen=True)
@@ -60,21 +61,81 @@ class Block:
     down: Tensor
     second_norm: Norm
 
-    def __call__(self, h: Tensor, scratch: Tensor | None = None) -> Tensor:
+    def __call__(self, h: Tensor) -> Tensor:
         """`h` (rows, width) has the attention's result added already."""
         h = self.first_norm(h)
-        return self.second_norm(h.addmm_(self.up(h, scratch).relu_(), self.down))
+        return self.second_norm(h.addmm_(self.up(h).relu_(), self.down))
+
+
+class Nodes(NamedTuple):
+    """What a block brings to its pairs (i, j): i from `first` up to `end`, all j."""
+
+    qkv: Tensor  # (B, n, 3 dx) query, key, value
+    film: Tensor  # (B, dx)
+    first: int
+    end: int
+
+
+class TorchOps:
+    block = 2000  # pairs in work at a time
+
+    def pool(self, rows: Tensor, padded: Tensor, count: int) -> Tensor:
+        """[mean, min, max, std] over rows (B, R, width) and `count` times `padded` (width,): (B, 4 width)."""
+        total = rows.shape[1] + count
+        low, high = rows.amin(1), rows.amax(1)
+        mean = rows.sum(1)
+        if count:
+            mean += count * padded
+            low, high = torch.minimum(low, padded), torch.maximum(high, padded)
+        mean /= total
+        # Centred first, not a difference of squares: no cancellation. (Tensor.norm is ten times slower here.)
+        squares = (rows - mean[:, None]).square_().sum(1)
+        if count:
+            squares += count * (padded - mean).square_()
+        return torch.cat((mean, low, high, squares.div_(max(total - 1, 1)).sqrt_()), -1)
+
+    def attend(self, both: Tensor, nodes: Nodes, layer: Layer, padding: int, out: Tensor) -> None:
+        """out_i = sum_j 2^Y_ij V_j / sum_j 2^Y_ij, with `padding` more pairs of Y = `absent` and V = 0.
+
+        `both` (pairs, 2 dx) holds e_mul and e_add, without biases; its first half becomes film * Y. `out` (B, n, dx).
+        """
+        query, key, value = nodes.qkv.chunk(3, -1)
+        query, out = query[:, nodes.first : nodes.end], out[:, nodes.first : nodes.end]
+        graphs, n, width = key.shape
+        weights, shares = both.view(graphs, -1, n, 2, width).unbind(3)
+        torch.addcmul((query * layer.mul_bias).unsqueeze(2), weights, query.unsqueeze(2), out=weights)
+        torch.addcmul(shares, weights, key.unsqueeze(1), out=weights)
+        top = weights.amax(2)
+        if padding:
+            top = torch.maximum(top, layer.absent)
+        torch.sub(weights, top.unsqueeze(2), out=shares).exp2_()
+        total = shares.sum(2)
+        if padding:
+            total.add_((layer.absent - top).exp2_(), alpha=padding)
+        torch.sum(shares.mul_(value.unsqueeze(1)), 2, out=out).div_(total)
+        weights.mul_(nodes.film[:, None, None])
+
+    def norm_(self, rows: Tensor, norm: Norm, shift: Tensor | None = None) -> None:
+        """LayerNorm of rows (B R, width), in place, with `shift` (B, width) added to each before."""
+        if shift is not None:
+            rows.view(len(shift), -1, rows.shape[-1]).add_(shift.unsqueeze(1))
+        rows.copy_(norm(rows))
+
+    def relu_(self, h: Tensor, bias: Tensor) -> None:
+        h.add_(bias).relu_()
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Y comes times log2(e), through `qkv` and `e_add`: torch's exp2 is twice as fast as its exp."""
+    """Y comes times log2(e), through `qkv` and `e_both`: torch's exp2 is twice as fast as its exp."""
 
     qkv: Linear
-    e_mul: Linear  # 1 + e_mul(E)
-    e_add: Linear
-    film: Linear  # y -> 1 + y_x_mul(y), y_x_add(y), (1 + y_e_mul(y)) / log2(e)
-    e_shift: Linear  # y -> e_out(y_e_add(y))
+    e_both: Tensor  # e_mul and e_add without their biases, (de, 2 dx)
+    mul_bias: Tensor  # 1 + bias of e_mul
+    absent: Tensor  # (dx,) Y of padded pairs
+    x_film: Linear  # y -> 1 + y_x_mul(y), y_x_add(y)
+    e_film: Linear  # y -> (1 + y_e_mul(y)) / log2(e)
+    e_shift: Linear  # y -> e_out(y_e_add(y)), and what left out of Y
     e_out: Tensor
     x_out: Linear
     x_block: Block
@@ -109,7 +170,7 @@ class FoldedGrum:
     out_e: tuple[Linear, Linear]
     head: Any
     x_padded: Tensor  # (out_x,) the head's input at padded nodes
-    block: int  # pairs in work at a time
+    ops: TorchOps
     overhead: int = 0
     cells: int = 2**20  # pair states stay in memory: de floats each
     takes_mask: bool = False
@@ -122,15 +183,15 @@ class FoldedGrum:
         X = _relu_twice(self.in_x, x)
         y = _relu_twice(self.in_y, t.to(dtype)[:, None])
         E = x.new_empty(len(x), n, n, self.in_e[1].weight.shape[1])
-        blocks = torch.arange(len(x)).split(max(1, self.block // (n * n)))
-        blocks = [slice(int(rows[0]), int(rows[-1]) + 1) for rows in blocks]
+        starts = range(0, len(x), max(1, self.ops.block // (n * n)))
+        blocks = [slice(first, min(first + starts.step, len(x))) for first in starts]
         for rows in blocks:
             E[rows] = _symmetric(_relu_twice(self.in_e, pairs[rows]))
         # The large temporaries of a block, in memory that is not given back in between.
-        size = blocks[0].stop * n * n * max(X.shape[-1], self.layers[0].e_block.down.shape[0])
-        scratch = x.new_empty(2, size).unbind()
+        width = max(2 * X.shape[-1], self.layers[0].e_block.down.shape[0])
+        scratch = x.new_empty(min(blocks[0].stop * n * n, max(self.ops.block, n)) * width)
         for layer in self.layers:
-            X, y = _run_layer(layer, X, E, y, blocks, padding, scratch)
+            X, y = _run_layer(layer, X, E, y, blocks, padding, scratch, self.ops)
         return self._predict(x, pairs, X, E, blocks, padding)
 
     def _predict(
@@ -154,7 +215,7 @@ class FoldedGrum:
         return pred_x, pred_adj
 
 
-def fold(network: GrumNetwork, dtype: torch.dtype = torch.float32, block: int = 1300) -> FoldedGrum:
+def fold(network: GrumNetwork, dtype: torch.dtype = torch.float32, ops: TorchOps | None = None) -> FoldedGrum:
     """Prepare a network's weights (in float64, then rounded once)."""
     network_: Any = network
     dx, de = network_.mlp_in_X[2].out_features, network_.mlp_in_E[2].out_features
@@ -177,14 +238,18 @@ def fold(network: GrumNetwork, dtype: torch.dtype = torch.float32, block: int = 
         out_e=_pair(network_.mlp_out_E, dtype),
         head=network.head,
         x_padded=second(first(x_padded).relu_())[0].to(dtype),
-        block=block,
+        ops=ops or TorchOps(),
     )
 
 
 def _fold_layer(layer: Any, x_padded: Tensor, e_padded: Tensor, last: bool, dtype: torch.dtype) -> Layer:
     a = layer.self_attn
     out_weight, out_bias = _double(a.e_out)
-    add_weight, add_bias = _double(a.y_e_add)
+    shift_weight, shift_bias = _double(a.y_e_add)
+    film_weight, film_bias = _double(a.y_e_mul)
+    (mul_weight, mul_bias), (add_weight, add_bias) = _double(a.e_mul), _double(a.e_add)
+    shift_weight = shift_weight + film_weight * add_bias
+    shift_bias = shift_bias + (1 + film_bias) * add_bias
     graph = None
     if not last:
         y_out = (_linear(a.y_out[0], dtype), _linear(a.y_out[2], dtype))
@@ -192,11 +257,13 @@ def _fold_layer(layer: Any, x_padded: Tensor, e_padded: Tensor, last: bool, dtyp
         graph = GraphStep(*pools, y_out, _fold_block(layer, "_y", dtype))
     return Layer(
         qkv=_joined((a.q, a.k, a.v), dtype, scales=(a.scale * LOG2_E, 1, 1)),
-        e_mul=_joined((a.e_mul,), dtype, shifts=(1,)),
-        e_add=_joined((a.e_add,), dtype, scales=(LOG2_E,)),
-        film=_joined((a.y_x_mul, a.y_x_add, a.y_e_mul), dtype, scales=(1, 1, 1 / LOG2_E), shifts=(1, 0, 1 / LOG2_E)),
-        e_shift=_rounded(add_weight @ out_weight, add_bias @ out_weight + out_bias, dtype),
-        e_out=out_weight.to(dtype),
+        e_both=torch.cat((mul_weight, add_weight * LOG2_E), 1).to(dtype),
+        mul_bias=(1 + mul_bias).to(dtype),
+        absent=(-add_bias * LOG2_E).to(dtype),
+        x_film=_joined((a.y_x_mul, a.y_x_add), dtype, shifts=(1, 0)),
+        e_film=_joined((a.y_e_mul,), dtype, scales=(1 / LOG2_E,), shifts=(1 / LOG2_E,)),
+        e_shift=_rounded(shift_weight @ out_weight, shift_bias @ out_weight + out_bias, dtype),
+        e_out=out_weight.to(dtype).contiguous(),
         x_out=_linear(a.x_out, dtype),
         x_block=_fold_block(layer, "X", dtype),
         e_block=_fold_block(layer, "E", dtype),
@@ -210,10 +277,10 @@ def _fold_block(layer: Any, part: str, dtype: torch.dtype) -> Block:
     norms = [getattr(layer, f"norm{part}{i}") for i in (1, 2)]
     (up, up_bias), (down, down_bias) = (_double(getattr(layer, f"lin{part}{i}")) for i in (1, 2))
     return Block(
-        Norm(norms[0].weight.detach().to(dtype), (norms[0].bias.detach().double() + down_bias).to(dtype)),
+        Norm(norms[0].weight.detach().to(dtype), (norms[0].bias.detach().double() + down_bias).to(dtype), norms[0].eps),
         _rounded(up, up_bias - down_bias @ up, dtype),
-        down.to(dtype),
-        Norm(norms[1].weight.detach().to(dtype), norms[1].bias.detach().to(dtype)),
+        down.to(dtype).contiguous(),
+        Norm(norms[1].weight.detach().to(dtype), norms[1].bias.detach().to(dtype), norms[1].eps),
     )
 
 
@@ -244,58 +311,38 @@ def _rounded(weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Linear:
 
 
 def _run_layer(
-    layer: Layer, X: Tensor, E: Tensor, y: Tensor, blocks: list[slice], padding: int, scratch: tuple[Tensor, ...]
+    layer: Layer, X: Tensor, E: Tensor, y: Tensor, blocks: list[slice], padding: int, scratch: Tensor, ops: TorchOps
 ) -> tuple[Tensor, Tensor]:
     """New X and y; E (B, n, n, de) is updated in place, block by block."""
-    n = X.shape[1]
-    query, key, value = layer.qkv(X).chunk(3, -1)
-    x_mul, x_add, e_mul = layer.film(y).chunk(3, -1)
-    e_shift = layer.e_shift(y)
+    n, block = X.shape[1], layer.e_block
+    qkv = layer.qkv(X)
+    x_mul, x_add = layer.x_film(y).chunk(2, -1)
+    e_film, e_shift = layer.e_film(y), layer.e_shift(y)
     attended, pooled = torch.empty_like(X), []
+    step = max(1, min(n, ops.block // n))
     for rows in blocks:
-        old = E[rows]
         if layer.y is not None:
-            pooled.append(_pool(old.flatten(1, 2), layer.e_padded, padding * (padding + 2 * n)))
-        weights = layer.e_mul(old, scratch[0]).mul_(query[rows, :, None])
-        weights = torch.addcmul(layer.e_add(old, scratch[1]), weights, key[rows, None], out=weights)
-        attended[rows] = _attend(weights, value[rows], padding, scratch[1])
-        weights.mul_(e_mul[rows, None, None])
-        old += e_shift[rows, None, None]
-        flat = old.view(-1, old.shape[-1]).addmm_(weights.flatten(0, 2), layer.e_out)
-        old.copy_(layer.e_block(flat, scratch[1]).view(old.shape))
+            pooled.append(ops.pool(E[rows].flatten(1, 2), layer.e_padded, padding * (padding + 2 * n)))
+        for first in range(0, n, step):  # one part, unless a graph is larger than a block
+            end = min(first + step, n)
+            pairs = E[rows, first:end].view(-1, E.shape[-1])
+            both = torch.mm(pairs, layer.e_both, out=_part(scratch, pairs, layer.e_both))
+            ops.attend(both, Nodes(qkv[rows], e_film[rows], first, end), layer, padding, attended[rows])
+            pairs.addmm_(both[:, : X.shape[-1]], layer.e_out)
+            ops.norm_(pairs, block.first_norm, e_shift[rows])
+            inner = torch.mm(pairs, block.up.weight, out=_part(scratch, pairs, block.up.weight))
+            ops.relu_(inner, block.up.bias)
+            ops.norm_(pairs.addmm_(inner, block.down), block.second_norm)
     attended.mul_(x_mul[:, None]).add_(x_add[:, None])
     new_X = layer.x_block((X + layer.x_out(attended)).flatten(0, 1)).view(X.shape)
     if layer.y is not None:
-        y = layer.y(y, _pool(X, layer.x_padded, padding), torch.cat(pooled))
+        y = layer.y(y, ops.pool(X, layer.x_padded, padding), torch.cat(pooled))
     return new_X, y
 
 
-def _attend(weights: Tensor, value: Tensor, padding: int, scratch: Tensor) -> Tensor:
-    """sum_j 2^weights_j value_j / sum_j 2^weights_j, (B, n, dx), with `padding` more zeros among weights and values."""
-    top = weights.amax(2, keepdim=True)
-    if padding:
-        top.clamp_(min=0)
-    shares = torch.sub(weights, top, out=scratch[: weights.numel()].view(weights.shape)).exp2_()
-    total = shares.sum(2)
-    if padding:
-        total.add_(top.squeeze(2).neg_().exp2_(), alpha=padding)
-    return shares.mul_(value[:, None]).sum(2).div_(total)
-
-
-def _pool(rows: Tensor, padded: Tensor, count: int) -> Tensor:
-    """[mean, min, max, std] over rows (B, R, width) and `count` times `padded` (width,): (B, 4 width)."""
-    total = rows.shape[1] + count
-    low, high = rows.amin(1), rows.amax(1)
-    mean = rows.sum(1)
-    if count:
-        mean += count * padded
-        low, high = torch.minimum(low, padded), torch.maximum(high, padded)
-    mean /= total
-    # Centred first, not a difference of squares: no cancellation. (Tensor.norm is ten times slower here.)
-    squares = (rows - mean[:, None]).square_().sum(1)
-    if count:
-        squares += count * (padded - mean).square_()
-    return torch.cat((mean, low, high, squares.div_(max(total - 1, 1)).sqrt_()), -1)
+def _part(scratch: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+    """Memory for rows @ weight."""
+    return scratch[: len(rows) * weight.shape[1]].view(len(rows), -1)
 
 
 def _relu_twice(linears: tuple[Linear, Linear], h: Tensor) -> Tensor:

@@ -27,8 +27,9 @@ def key_of(record: Any) -> str:
 
 
 def fingerprint(model: Model) -> str:
-    """Hash of a model's card and weights, wherever they came from."""
-    digest = hashlib.sha256(model.info.model_dump_json(exclude={"name", "provenance", "sha256"}).encode())
+    """Hash of a model's card and weights, wherever they came from; its preferred settings do not decide a cell."""
+    ignored = {"name", "provenance", "sha256", "sampler"}
+    digest = hashlib.sha256(model.info.model_dump_json(exclude=ignored).encode())
     for name, value in sorted(model.network.state_dict().items()):
         digest.update(name.encode())
         digest.update(value.detach().cpu().contiguous().numpy().tobytes())
