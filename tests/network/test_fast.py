@@ -64,7 +64,7 @@ def test_grum_without_padding_gives_the_padded_result(backend: str, name: str, n
     program = fast.program(inputs[0])
     assert isinstance(program, FoldedGrum)
     assert type(program.ops).__name__ == ("NumbaOps" if backend == "numba" else "TorchOps")
-    program.ops.block = block
+    program.ops.block = block * program.layers[0].e_out.shape[0]
     calls = counting(fast)
     assert_same(fast(*inputs), expected)
     assert not calls

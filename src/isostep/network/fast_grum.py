@@ -77,7 +77,7 @@ class Nodes(NamedTuple):
 
 
 class TorchOps:
-    block = 2000  # pairs in work at a time
+    block = 500_000  # pairs * dx in work at a time
 
     def pool(self, rows: Tensor, padded: Tensor, count: int) -> Tensor:
         """[mean, min, max, std] over rows (B, R, width) and `count` times `padded` (width,): (B, 4 width)."""
@@ -183,13 +183,14 @@ class FoldedGrum:
         X = _relu_twice(self.in_x, x)
         y = _relu_twice(self.in_y, t.to(dtype)[:, None])
         E = x.new_empty(len(x), n, n, self.in_e[1].weight.shape[1])
-        starts = range(0, len(x), max(1, self.ops.block // (n * n)))
+        together = max(n, self.ops.block // X.shape[-1])  # pairs
+        starts = range(0, len(x), max(1, together // (n * n)))
         blocks = [slice(first, min(first + starts.step, len(x))) for first in starts]
         for rows in blocks:
             E[rows] = _symmetric(_relu_twice(self.in_e, pairs[rows]))
         # The large temporaries of a block, in memory that is not given back in between.
         width = max(2 * X.shape[-1], self.layers[0].e_block.down.shape[0])
-        scratch = x.new_empty(min(blocks[0].stop * n * n, max(self.ops.block, n)) * width)
+        scratch = x.new_empty(min(blocks[0].stop * n * n, together) * width)
         for layer in self.layers:
             X, y = _run_layer(layer, X, E, y, blocks, padding, scratch, self.ops)
         return self._predict(x, pairs, X, E, blocks, padding)
@@ -319,7 +320,7 @@ def _run_layer(
     x_mul, x_add = layer.x_film(y).chunk(2, -1)
     e_film, e_shift = layer.e_film(y), layer.e_shift(y)
     attended, pooled = torch.empty_like(X), []
-    step = max(1, min(n, ops.block // n))
+    step = max(1, min(n, ops.block // X.shape[-1] // n))
     for rows in blocks:
         if layer.y is not None:
             pooled.append(ops.pool(E[rows].flatten(1, 2), layer.e_padded, padding * (padding + 2 * n)))
