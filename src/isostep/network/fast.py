@@ -64,6 +64,19 @@ class Group(NamedTuple):
     mask: Tensor | None
 
 
+class Order(NamedTuple):
+    """All graphs of a batch, group after group, and where each one of the batch is found there."""
+
+    rows: Tensor
+    places: Tensor
+    groups: list[Group]
+
+    @staticmethod
+    def of(groups: list[Group]) -> Order:
+        rows = torch.cat([group.rows for group in groups])
+        return Order(rows, rows.argsort(), groups)
+
+
 @dataclass(frozen=True)
 class FastSettings:
     backend: str = "auto"
@@ -92,19 +105,24 @@ class FastNetwork:
         self._weights: list[tuple[int, int]] | None = None
         # Where each weight is kept: walking through the modules would add a tenth to the call of a single graph.
         self._homes = [(m._parameters, name) for m in network.modules() for name in m._parameters]
-        self._plan: tuple[Tensor, list[Group] | None] | None = None
+        self._plan: tuple[Tensor, Order | None] | None = None
 
     def __call__(self, x: Tensor, adj: Tensor, mask: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         """x (B, N, F), adj (B, N, N) symmetric, both zero on padding; mask (B, N); t (B,)."""
         program = self.program(x)
-        groups = None if program is None else self._groups(mask, program)
-        if program is None or groups is None:
+        order = None if program is None else self._order(mask, program)
+        if program is None or order is None:
             return self.network(x, adj, mask, t)
+        # Whole rows are moved twice; to read and write the groups' parts in place would take twice as long.
+        x, adj, t = (part.index_select(0, order.rows) for part in (x, adj, t))
         out_x, out_adj = torch.zeros_like(x), torch.zeros_like(adj)
-        for rows, n, real in groups:
-            part = program(x[rows, :n], adj[rows, :n, :n], real, t[rows], x.shape[1] - n)
-            out_x[rows, :n], out_adj[rows, :n, :n] = part[0].to(x.dtype), part[1].to(x.dtype)
-        return out_x, out_adj
+        start = 0
+        for rows, n, real in order.groups:
+            here = slice(start, start + len(rows))
+            part = program(x[here, :n], adj[here, :n, :n], real, t[here], x.shape[1] - n)
+            out_x[here, :n], out_adj[here, :n, :n] = part
+            start = here.stop
+        return out_x.index_select(0, order.places), out_adj.index_select(0, order.places)
 
     def program(self, x: Tensor) -> Program | None:
         """The program for inputs like `x` with the present weights; None: only the reference can do it."""
@@ -116,10 +134,11 @@ class FastNetwork:
             self._program, self._weights = choose_program(self.network, self.settings), weights
         return self._program
 
-    def _groups(self, mask: Tensor, program: Program) -> list[Group] | None:
+    def _order(self, mask: Tensor, program: Program) -> Order | None:
         """Made once per mask: steps of one batch share the tensor, so there is no device synchronisation per step."""
         if self._plan is None or self._plan[0] is not mask:
-            self._plan = mask, make_groups(mask.bool(), program)
+            groups = make_groups(mask.bool(), program)
+            self._plan = mask, None if groups is None else Order.of(groups)
         return self._plan[1]
 
 

@@ -37,6 +37,7 @@ class Ops(Protocol):
         ...
 
     def elu_(self, h: Tensor) -> None: ...
+    def tanh_(self, h: Tensor) -> Tensor: ...
 
 
 class TorchOps:
@@ -67,6 +68,9 @@ class TorchOps:
 
     def elu_(self, h: Tensor) -> None:
         functional.elu_(h)
+
+    def tanh_(self, h: Tensor) -> Tensor:
+        return h.tanh_()
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ class FoldedGdss:
         hidden = [x]
         for weight in self.gcn:
             around = self._aggregate(adjacency, hidden[-1], square)[0]
-            hidden.append((weight @ around.flatten(1)).tanh_().view(-1, *x.shape[1:]))
+            hidden.append(self.ops.tanh_(weight @ around.flatten(1)).view(-1, *x.shape[1:]))
         return _stack_with_ones(hidden)
 
     def _layers(
@@ -182,7 +186,7 @@ class FoldedGdss:
                 if real is not None:
                     new *= real
             if layer.nodes is not None:
-                x = layer.nodes(around.flatten(0, 1).flatten(1), self.ops).tanh_().view(-1, *x.shape[1:])
+                x = self.ops.tanh_(layer.nodes(around.flatten(0, 1).flatten(1), self.ops)).view(-1, *x.shape[1:])
                 x = x if pairs_wanted else x.tanh()
                 hidden.append(x)
         return pairs if pairs_wanted else _stack_with_ones(hidden)

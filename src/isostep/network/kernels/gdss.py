@@ -14,6 +14,7 @@ from isostep.network.kernels.arithmetic import LOG2_E, ONE, OPTIONS, exp2
 
 VECTOR = 8  # graphs that fill a vector
 FEWEST = 48  # graphs; the vectorised loop over scores takes 32 at a time, and torch is faster below
+TWO = np.float32(2)
 SAFE = np.float32(60)  # (1 + 2^60)^2 is finite
 
 
@@ -35,6 +36,10 @@ class NumbaOps(TorchOps):
     def elu_(self, h: Tensor) -> None:
         _elu(h.view(-1).numpy())
 
+    def tanh_(self, h: Tensor) -> Tensor:
+        _tanh(h.view(-1).numpy())
+        return h
+
 
 @numba.jit(**OPTIONS)
 def _elu(h):
@@ -42,6 +47,12 @@ def _elu(h):
         x = h[k]
         low = exp2(x * LOG2_E) - ONE
         h[k] = low if x < 0 else x
+
+
+@numba.jit(**OPTIONS)
+def _tanh(h):
+    for k in range(h.shape[0]):
+        h[k] = ONE - TWO / (ONE + exp2(TWO * LOG2_E * h[k]))
 
 
 @numba.jit(**OPTIONS)
