@@ -143,6 +143,19 @@ def test_a_damaged_cell_and_an_empty_folder_are_told_in_one_line(toy_plan, tmp_p
         load_study(tmp_path)
 
 
+def test_another_command_in_the_folder_does_not_change_what_a_run_returns(toy_plan, tmp_path):
+    plan = toy_plan.model_copy(update={"arms": toy_plan.arms[:1], "seeds": (0,)})
+
+    def other_command(_: str) -> None:
+        other = plan.model_copy(update={"title": "another"}).model_dump(mode="json")
+        record = json.loads((tmp_path / "study.json").read_text())
+        write_json(tmp_path / "study.json", {**record, "plan": other, "arms": []})
+
+    study = run_plan(plan, tmp_path, toy_model(), other_command)
+    assert study.plan == plan
+    assert list(study.cells[0]) == [0]
+
+
 def test_an_unfinished_study_is_reported_with_what_there_is(toy_study, tmp_path):
     record = json.loads((toy_study.store.folder / "study.json").read_text())
     write_json(tmp_path / "study.json", record)

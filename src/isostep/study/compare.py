@@ -72,7 +72,8 @@ def run_plan(plan: Plan, out: str | Path, model: Model | None = None, tell: Tell
         for settings, _ in resolved
     ]
     keys = [{seed: _cell_key(inputs, found, metrics) for seed, inputs in row.items()} for row in runs]
-    store.write_study(_study_record(plan, model, identity, found, metrics, resolved, keys))
+    record = _study_record(plan, model, identity, found, metrics, resolved, keys)
+    store.write_study(record)
     for seed in plan.seeds:
         for k, (settings, _) in enumerate(resolved):
             if store.read_cell(keys[k][seed]) is not None:
@@ -84,19 +85,22 @@ def run_plan(plan: Plan, out: str | Path, model: Model | None = None, tell: Tell
                 result = draw(model, settings, seed, plan.n, plan.batch_size, plan.noise, runs[k][seed]["record"])
                 write_cell_run(store.run(run), result, plan.batch_size, plan.model)
             write_json(store.cell(keys[k][seed]), _cell(store, run, seed, found, metrics))
-    return load_study(out)
+    return _collect(record, store)
 
 
 def load_study(out: str | Path) -> Study:
     """A study folder, also an unfinished one."""
     store = Store(Path(out))
-    record = store.read_study()
+    return _collect(store.read_study(), store)
+
+
+def _collect(record: dict[str, Any], store: Store) -> Study:
     cells = []
     for arm in record["arms"]:
         read = {int(seed): store.read_cell(key) for seed, key in arm["cells"].items()}
         cells.append({seed: cell for seed, cell in read.items() if cell is not None})
     if not any(cells):
-        raise InputError(f"{out} has no finished arm yet; run its command again: {record['plan']['command']}")
+        raise InputError(f"{store.folder} has no finished arm yet; run its command again: {record['plan']['command']}")
     return Study(record, cells, store)
 
 
@@ -199,8 +203,13 @@ def _study_record(plan, model, identity, found, metrics, resolved, keys) -> dict
         "reference": {"name": found.name, "sha256": found.sha256, "kernel": found.kernel},
         "metrics": list(metrics),
         "arms": [
-            {"name": arm.name, "settings": settings.model_dump(mode="json"), "note": note, "cells": cells}
-            for arm, (settings, note), cells in zip(plan.arms, resolved, keys, strict=True)
+            {
+                "name": arm.name,
+                "settings": settings.model_dump(mode="json"),
+                "note": note,
+                "cells": {str(seed): key for seed, key in row.items()},
+            }
+            for arm, (settings, note), row in zip(plan.arms, resolved, keys, strict=True)
         ],
         "versions": versions(),
     }

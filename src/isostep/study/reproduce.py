@@ -143,10 +143,7 @@ def reproduce(name: str, out: str | Path, options: Options, tell: Tell | None = 
             continue
         plan = part_plan(name, target, part, found, options)
         folder = Path(out) / model_label(found.model)
-        study = run_plan(plan, folder, found.model, tell)
-        if study.plan != plan:
-            raise InputError(f"another command used {folder} at the same time; run this one again, runs are kept")
-        studies.append((part, study))
+        studies.append((part, run_plan(plan, folder, found.model, tell)))
     if not studies:
         raise InputError(left_out[0])
     parts = tuple(_part_result(target, part, study, left_out) for part, study in studies)
