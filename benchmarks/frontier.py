@@ -31,8 +31,6 @@ from isostep.study.tables import ARROW, SIGN, group, number
 
 BUDGETS = "10,20,50,100,250,1000"
 FEW = 100  # up to here every arm runs, beyond only the main ones
-BATCH = {"clock": "batch"}
-NONE = {"corrector": "none"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def method(schedule: str, solver: str, note: str = "", many: bool = False, **ext
 
 COMMON = (
     method("uniform", "euler", many=True),
-    method("dvs", "euler", " (batch)", many=True, **BATCH),
+    method("dvs", "euler", " (batch)", many=True, clock="batch"),
     method("dvs", "euler", " (graph)"),
     method("uniform", "exponential"),
     method("uniform", "exponential-2"),
@@ -77,8 +75,8 @@ METHODS = {
         *COMMON,
         method("uniform", "s4"),
         method("arclength", "s4", many=True),
-        method("uniform", "flow-heun", **NONE),
-        method("error", "heun-error", **NONE),
+        method("uniform", "flow-heun", corrector="none"),
+        method("error", "heun-error", corrector="none"),
     ),
 }
 

@@ -61,8 +61,8 @@ def median_seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def start(graphs: int) -> GraphState:
-    blank = {"X": torch.zeros(graphs, NODES, FEATURES), "A": torch.zeros(graphs, NODES, NODES)}
-    return standard_normal(GraphState.of(torch.ones(graphs, NODES), **blank))
+    x, adj = torch.zeros(graphs, NODES, FEATURES), torch.zeros(graphs, NODES, NODES)
+    return standard_normal(GraphState.of(torch.ones(graphs, NODES), X=x, A=adj))
 
 
 def draw(graphs: int) -> Draw:

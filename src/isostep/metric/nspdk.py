@@ -37,7 +37,7 @@ class MoleculeNspdk(MoleculeMetric):
     name = "nspdk"
     definition = "NSPDK MMD^2, EDeN features of complexity 4, labels = atomic number and whole bond order (aromatic 1)"
     equals = "GDSS, GruM, DVS but for their random hash of string labels (spread of 2 %)"
-    better = "lower"
+    better: Literal["lower"] = "lower"
     bounds = (0.0, 2.0)
 
     def fit(self, reference: MoleculeSet) -> dict[str, np.ndarray]:
