@@ -115,14 +115,12 @@ class TorchOps:
         torch.sum(shares.mul_(value.unsqueeze(1)), 2, out=out).div_(total)
         weights.mul_(nodes.film[:, None, None])
 
-    def norm_(self, rows: Tensor, norm: Norm, shift: Tensor | None = None) -> None:
-        """LayerNorm of rows (B R, width), in place, with `shift` (B, width) added to each before."""
-        if shift is not None:
-            rows.view(len(shift), -1, rows.shape[-1]).add_(shift.unsqueeze(1))
-        rows.copy_(norm(rows))
-
-    def relu_(self, h: Tensor, bias: Tensor) -> None:
-        h.add_(bias).relu_()
+    def finish(self, pairs: Tensor, block: Block, shift: Tensor, scratch: Tensor) -> None:
+        """`block` of the pairs (B R, de), in place, with `shift` (B, de) added before."""
+        pairs.view(len(shift), -1, pairs.shape[-1]).add_(shift.unsqueeze(1))
+        h = block.first_norm(pairs)
+        inner = torch.addmm(block.up.bias, h, block.up.weight, out=part_of(scratch, h, block.up.weight))
+        pairs.copy_(block.second_norm(h.addmm_(inner.relu_(), block.down)))
 
 
 @dataclass(frozen=True)
@@ -315,7 +313,7 @@ def _run_layer(
     layer: Layer, X: Tensor, E: Tensor, y: Tensor, blocks: list[slice], padding: int, scratch: Tensor, ops: TorchOps
 ) -> tuple[Tensor, Tensor]:
     """New X and y; E (B, n, n, de) is updated in place, block by block."""
-    n, block = X.shape[1], layer.e_block
+    n = X.shape[1]
     qkv = layer.qkv(X)
     x_mul, x_add = layer.x_film(y).chunk(2, -1)
     e_film, e_shift = layer.e_film(y), layer.e_shift(y)
@@ -327,13 +325,10 @@ def _run_layer(
         for first in range(0, n, step):  # one part, unless a graph is larger than a block
             end = min(first + step, n)
             pairs = E[rows, first:end].view(-1, E.shape[-1])
-            both = torch.mm(pairs, layer.e_both, out=_part(scratch, pairs, layer.e_both))
+            both = torch.mm(pairs, layer.e_both, out=part_of(scratch, pairs, layer.e_both))
             ops.attend(both, Nodes(qkv[rows], e_film[rows], first, end), layer, padding, attended[rows])
             pairs.addmm_(both[:, : X.shape[-1]], layer.e_out)
-            ops.norm_(pairs, block.first_norm, e_shift[rows])
-            inner = torch.mm(pairs, block.up.weight, out=_part(scratch, pairs, block.up.weight))
-            ops.relu_(inner, block.up.bias)
-            ops.norm_(pairs.addmm_(inner, block.down), block.second_norm)
+            ops.finish(pairs, layer.e_block, e_shift[rows], scratch)
     attended.mul_(x_mul[:, None]).add_(x_add[:, None])
     new_X = layer.x_block((X + layer.x_out(attended)).flatten(0, 1)).view(X.shape)
     if layer.y is not None:
@@ -341,7 +336,7 @@ def _run_layer(
     return new_X, y
 
 
-def _part(scratch: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+def part_of(scratch: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
     """Memory for rows @ weight."""
     return scratch[: len(rows) * weight.shape[1]].view(len(rows), -1)
 

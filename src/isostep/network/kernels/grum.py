@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+import torch
 from torch import Tensor
 
-from isostep.network.fast_grum import Layer, Nodes, Norm, TorchOps
+from isostep.network.fast_grum import Block, Layer, Nodes, Norm, TorchOps, part_of
 from isostep.network.kernels.arithmetic import ONE, OPTIONS, exp2
 
 ZERO = np.float32(0)
@@ -28,12 +29,15 @@ class NumbaOps(TorchOps):
         arrays = (part.numpy() for part in (nodes.qkv, nodes.film, layer.mul_bias, layer.absent, out))
         _attend(both.numpy(), nodes.first, nodes.end, padding, *arrays)
 
-    def norm_(self, rows: Tensor, norm: Norm, shift: Tensor | None = None) -> None:
-        shift = rows.new_zeros(1, rows.shape[-1]) if shift is None else shift
-        _norm(rows.numpy(), shift.numpy(), norm.weight.numpy(), norm.bias.numpy(), np.float32(norm.eps))
+    def finish(self, pairs: Tensor, block: Block, shift: Tensor, scratch: Tensor) -> None:
+        _norm_(pairs, block.first_norm, shift)
+        inner = torch.mm(pairs, block.up.weight, out=part_of(scratch, pairs, block.up.weight))
+        _relu(inner.numpy(), block.up.bias.numpy())
+        _norm_(pairs.addmm_(inner, block.down), block.second_norm, torch.zeros_like(shift[:1]))
 
-    def relu_(self, h: Tensor, bias: Tensor) -> None:
-        _relu(h.numpy(), bias.numpy())
+
+def _norm_(rows: Tensor, norm: Norm, shift: Tensor) -> None:
+    _norm(rows.numpy(), shift.numpy(), norm.weight.numpy(), norm.bias.numpy(), np.float32(norm.eps))
 
 
 @numba.jit(**OPTIONS)
