@@ -176,29 +176,32 @@ def line(row: Row, metrics: list[str], signs: bool) -> str:
 
 
 def plot(study: Study, rows: list[Row], path: Path) -> None:
+    """Means; the grey band is the yardstick's mean and standard deviation, those of the arms are in the table."""
     from matplotlib.figure import Figure
 
     metrics = study.metrics
     yardstick, *others = rows
     names = list(dict.fromkeys(row.method for row in others))
-    figure = Figure(figsize=(4.2 * len(metrics), 4.6), layout="constrained")
+    height = math.ceil(len(metrics) / 2)
+    figure = Figure(figsize=(11, 3.6 * height + 1.4), layout="constrained")
     for k, m in enumerate(metrics):
-        axes = figure.add_subplot(1, len(metrics), k + 1, xlabel="network calls per graph", title=m, xscale="log")
+        title = f"{m} {ARROW[study.better[m]]}"
+        axes = figure.add_subplot(height, 2, k + 1, xlabel="network calls per graph", title=title, xscale="log")
         s = spread(list(yardstick.values[m].values()))
-        axes.axhspan(s.mean - (s.sd or 0), s.mean + (s.sd or 0), color="0.85", zorder=0)
-        axes.axhline(s.mean, color="0.4", lw=1, label=f"{yardstick.calls:.0f} calls, uniform Euler")
+        axes.axhspan(s.mean - (s.sd or 0), s.mean + (s.sd or 0), color="0.88", zorder=0)
+        axes.axhline(s.mean, color="0.3", lw=1, ls=":", label=f"{yardstick.calls:.0f} calls, uniform Euler")
         for j, name in enumerate(names):
             points = sorted((r for r in others if r.method == name and r.values[m]), key=lambda r: r.calls)
-            stats = [spread(list(r.values[m].values())) for r in points]
-            axes.errorbar(
-                [r.calls for r in points], [v.mean for v in stats], [v.sd or 0 for v in stats], label=name,
-                color=COLOURS[j % len(COLOURS)], ls=STYLES[j // len(COLOURS)], marker=MARKERS[j % len(MARKERS)],
-                ms=4, lw=1.2, capsize=2,
+            aside = 1.012 ** (j - len(names) / 2)  # so that markers of equal calls do not hide each other
+            axes.plot(
+                [r.calls * aside for r in points], [spread(list(r.values[m].values())).mean for r in points],
+                label=name, color=COLOURS[j % len(COLOURS)], ls=STYLES[j // len(COLOURS)],
+                marker=MARKERS[j % len(MARKERS)], ms=5, lw=1,
             )  # fmt: skip
         if study.better[m] == "lower" and min(min(r.values[m].values(), default=1) for r in rows) > 0:
             axes.set_yscale("log")
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8)
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
