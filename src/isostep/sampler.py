@@ -48,8 +48,8 @@ class CorrectorPreset(_Frozen):
 class AutoPreset(_Frozen):
     """What `auto` stands for: the combination that did best per network call (docs/frontier.md)."""
 
-    schedule: str = "quadratic"
-    solver: str = "exponential"
+    schedule: str = "cosine"
+    solver: str = "exponential-2"
     steps: int = Field(default=50, ge=1, le=10_000_000)
 
 
