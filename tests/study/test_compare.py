@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from isostep.graph import read_graphs
 from isostep.study.compare import compare_arms, load_study, run_plan
 from isostep.study.output import write_outputs
 from isostep.study.plan import Arm, parse_counts, parse_seeds, product_arms
+from isostep.study.store import fingerprint
 from isostep.study.tables import difference_table, long_csv, summary_table
 from isostep.study.toy import toy_model
 
@@ -154,6 +156,14 @@ def test_another_command_in_the_folder_does_not_change_what_a_run_returns(toy_pl
     study = run_plan(plan, tmp_path, toy_model(), other_command)
     assert study.plan == plan
     assert list(study.cells[0]) == [0]
+
+
+def test_a_models_preferred_settings_do_not_decide_its_cells():
+    model = toy_model()
+    other = model.info.sampler.model_copy(update={"steps": model.info.sampler.steps + 1})
+    assert fingerprint(replace(model, info=model.info.model_copy(update={"sampler": other}))) == fingerprint(model)
+    larger = model.info.model_copy(update={"scale": model.info.scale * 2})
+    assert fingerprint(replace(model, info=larger)) != fingerprint(model)
 
 
 def test_an_unfinished_study_is_reported_with_what_there_is(toy_study, tmp_path):

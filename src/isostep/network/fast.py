@@ -12,9 +12,10 @@ bfloat16 or float16.
 
 from __future__ import annotations
 
+import importlib
 import os
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -113,7 +114,7 @@ class FastNetwork:
         order = None if program is None else self._order(mask, program)
         if program is None or order is None:
             return self.network(x, adj, mask, t)
-        # Whole rows are moved twice; to read and write the groups' parts in place would take twice as long.
+        # Whole rows are moved, there and back: cheaper than to index the parts of every group.
         x, adj, t = (part.index_select(0, order.rows) for part in (x, adj, t))
         out_x, out_adj = torch.zeros_like(x), torch.zeros_like(adj)
         start = 0
@@ -149,9 +150,9 @@ def choose_program(network: nn.Module, settings: FastSettings) -> Program | None
     keep_memory()
     dtype, compiled = PRECISIONS[settings.precision], _compiled_pays(network, settings)
     if isinstance(network, GdssNetwork) and fast_gdss.can_fold(network):
-        return fast_gdss.fold(network, dtype, _gdss_ops() if compiled else None)
+        return fast_gdss.fold(network, dtype, _kernels("gdss") if compiled else None)
     if isinstance(network, GrumNetwork):
-        return fast_grum.fold(network, dtype, _grum_ops() if compiled else None)
+        return fast_grum.fold(network, dtype, _kernels("grum") if compiled else None)
     return None
 
 
@@ -170,20 +171,12 @@ def _compiled_pays(network: nn.Module, settings: FastSettings) -> bool:
     return wanted and next(network.parameters()).device.type == "cpu" and settings.precision == "float32"
 
 
-def _gdss_ops() -> fast_gdss.Ops | None:
+def _kernels(family: str) -> Any:
+    """Compiled helpers of a family; None where Numba is not installed."""
     try:
-        from isostep.network.kernels.gdss import NumbaOps
+        return importlib.import_module(f"isostep.network.kernels.{family}").NumbaOps()
     except ImportError:
         return None
-    return NumbaOps()
-
-
-def _grum_ops() -> fast_grum.TorchOps | None:
-    try:
-        from isostep.network.kernels.grum import NumbaOps
-    except ImportError:
-        return None
-    return NumbaOps()
 
 
 def make_groups(mask: Tensor, program: Program) -> list[Group] | None:

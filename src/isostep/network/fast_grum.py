@@ -67,6 +67,14 @@ class Block:
         return self.second_norm(h.addmm_(self.up(h).relu_(), self.down))
 
 
+class Work(NamedTuple):
+    """How the pairs of a group are divided, and memory for the temporaries of one part."""
+
+    graphs: list[slice]
+    nodes: list[slice]  # one part, unless a graph is larger than a block
+    scratch: Tensor
+
+
 class Nodes(NamedTuple):
     """What a block brings to its pairs (i, j): i from `first` up to `end`, all j."""
 
@@ -133,7 +141,7 @@ class Layer:
     absent: Tensor  # (dx,) Y of padded pairs
     x_film: Linear  # y -> 1 + y_x_mul(y), y_x_add(y)
     e_film: Linear  # y -> (1 + y_e_mul(y)) / log2(e)
-    e_shift: Linear  # y -> e_out(y_e_add(y)), and what left out of Y
+    e_shift: Linear  # y -> e_out(y_e_add(y)), and what was left out of Y
     e_out: Tensor
     x_out: Linear
     x_block: Block
@@ -181,17 +189,21 @@ class FoldedGrum:
         X = _relu_twice(self.in_x, x)
         y = _relu_twice(self.in_y, t.to(dtype)[:, None])
         E = x.new_empty(len(x), n, n, self.in_e[1].weight.shape[1])
-        together = max(n, self.ops.block // X.shape[-1])  # pairs
-        starts = range(0, len(x), max(1, together // (n * n)))
-        blocks = [slice(first, min(first + starts.step, len(x))) for first in starts]
-        for rows in blocks:
+        work = self._divide(X)
+        for rows in work.graphs:
             E[rows] = _symmetric(_relu_twice(self.in_e, pairs[rows]))
-        # The large temporaries of a block, in memory that is not given back in between.
-        width = max(2 * X.shape[-1], self.layers[0].e_block.down.shape[0])
-        scratch = x.new_empty(min(blocks[0].stop * n * n, together) * width)
         for layer in self.layers:
-            X, y = _run_layer(layer, X, E, y, blocks, padding, scratch, self.ops)
-        return self._predict(x, pairs, X, E, blocks, padding)
+            X, y = _run_layer(layer, X, E, y, work, padding, self.ops)
+        return self._predict(x, pairs, X, E, work.graphs, padding)
+
+    def _divide(self, X: Tensor) -> Work:
+        """X (B, n, dx). The large temporaries are in memory that is not given back in between."""
+        graphs, n, width = X.shape
+        together = max(n, self.ops.block // width)  # pairs
+        blocks = _slices(graphs, max(1, together // (n * n)))
+        pairs = min(blocks[0].stop * n * n, together)
+        columns = max(2 * width, self.layers[0].e_block.down.shape[0])
+        return Work(blocks, _slices(n, min(n, together // n)), X.new_empty(pairs * columns))
 
     def _predict(
         self, x: Tensor, pairs: Tensor, X: Tensor, E: Tensor, blocks: list[slice], padding: int
@@ -310,7 +322,7 @@ def _rounded(weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Linear:
 
 
 def _run_layer(
-    layer: Layer, X: Tensor, E: Tensor, y: Tensor, blocks: list[slice], padding: int, scratch: Tensor, ops: TorchOps
+    layer: Layer, X: Tensor, E: Tensor, y: Tensor, work: Work, padding: int, ops: TorchOps
 ) -> tuple[Tensor, Tensor]:
     """New X and y; E (B, n, n, de) is updated in place, block by block."""
     n = X.shape[1]
@@ -318,22 +330,24 @@ def _run_layer(
     x_mul, x_add = layer.x_film(y).chunk(2, -1)
     e_film, e_shift = layer.e_film(y), layer.e_shift(y)
     attended, pooled = torch.empty_like(X), []
-    step = max(1, min(n, ops.block // X.shape[-1] // n))
-    for rows in blocks:
+    for rows in work.graphs:
         if layer.y is not None:
             pooled.append(ops.pool(E[rows].flatten(1, 2), layer.e_padded, padding * (padding + 2 * n)))
-        for first in range(0, n, step):  # one part, unless a graph is larger than a block
-            end = min(first + step, n)
-            pairs = E[rows, first:end].view(-1, E.shape[-1])
-            both = torch.mm(pairs, layer.e_both, out=part_of(scratch, pairs, layer.e_both))
-            ops.attend(both, Nodes(qkv[rows], e_film[rows], first, end), layer, padding, attended[rows])
+        for part in work.nodes:
+            pairs = E[rows, part].view(-1, E.shape[-1])
+            both = torch.mm(pairs, layer.e_both, out=part_of(work.scratch, pairs, layer.e_both))
+            ops.attend(both, Nodes(qkv[rows], e_film[rows], part.start, part.stop), layer, padding, attended[rows])
             pairs.addmm_(both[:, : X.shape[-1]], layer.e_out)
-            ops.finish(pairs, layer.e_block, e_shift[rows], scratch)
+            ops.finish(pairs, layer.e_block, e_shift[rows], work.scratch)
     attended.mul_(x_mul[:, None]).add_(x_add[:, None])
     new_X = layer.x_block((X + layer.x_out(attended)).flatten(0, 1)).view(X.shape)
     if layer.y is not None:
         y = layer.y(y, ops.pool(X, layer.x_padded, padding), torch.cat(pooled))
     return new_X, y
+
+
+def _slices(length: int, step: int) -> list[slice]:
+    return [slice(first, min(first + step, length)) for first in range(0, length, step)]
 
 
 def part_of(scratch: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
