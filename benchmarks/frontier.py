@@ -59,7 +59,7 @@ COMMON = (
     method("uniform", "exponential"),
     method("uniform", "exponential-2"),
     method("cosine", "exponential"),
-    method("cosine", "exponential-2"),
+    method("cosine", "exponential-2", many=True),
     method("karras", "exponential"),
     method("arclength", "exponential", many=True),
     method("arclength", "exponential-2"),
