@@ -48,8 +48,11 @@ class Method:
         return Arm(name=f"{self.name}, {calls} calls", chosen=chosen, calls=calls)
 
 
-def method(schedule: str, solver: str, note: str = "", many: bool = False, **extra: Any) -> Method:
-    return Method(f"{schedule}{note}, {solver}", schedule, solver, many, tuple(extra.items()))
+def method(schedule: str, solver: str, note: str = "", many: bool = False, eta: int = 1, **extra: Any) -> Method:
+    name = f"{schedule}{note}, {solver}"
+    if eta != 1:
+        name, extra = f"{name} eta {eta}", {**extra, "solver_options": {"eta": eta}}
+    return Method(name, schedule, solver, many, tuple(extra.items()))
 
 
 COMMON = (
@@ -70,6 +73,7 @@ METHODS = {
         method("quadratic", "exponential"),
         method("quadratic", "exponential-2"),
         method("error", "heun-error"),
+        *(method("cosine", "exponential-2", many=True, eta=eta) for eta in (4, 8)),
     ),
     "gdss": (
         *COMMON,

@@ -51,6 +51,7 @@ class AutoPreset(_Frozen):
     schedule: str = "cosine"
     solver: str = "exponential-2"
     steps: int = Field(default=50, ge=1, le=10_000_000)
+    eta: float = Field(default=1.0, ge=0)  # noise of an exponential solver
 
 
 class SamplerPreset(_Frozen):
@@ -108,12 +109,15 @@ class SamplerSettings(_Frozen):
 def resolve(preset: SamplerPreset, **chosen: Any) -> SamplerSettings:
     """Settings from a preset and the user's choices; a choice that is None falls back to the preset.
 
-    Without a schedule, `auto` if nothing but steps is chosen, else `dvs`: who turns one knob compares with the paper.
+    Without a schedule, `auto` if nothing but steps or its solver's options are chosen, else `dvs`: who turns another
+    knob compares with the paper.
     """
     given = {key: value for key, value in chosen.items() if value is not None and value != {}}
-    schedule = given.pop("schedule", "dvs" if given.keys() - {"steps", "max_steps"} else "auto")
+    schedule = given.pop("schedule", "dvs" if given.keys() - {"steps", "max_steps", "solver_options"} else "auto")
     if schedule == "auto":
         given = {"solver": preset.auto.solver, "steps": preset.auto.steps, **given}
+        if given["solver"] == preset.auto.solver and preset.auto.eta != 1:
+            given["solver_options"] = {"eta": preset.auto.eta, **given.get("solver_options", {})}
         schedule = preset.auto.schedule
     usual = {"gdss": preset.released_solver, "error": "heun-error"}.get(schedule)
     solver = given.get("solver") or usual or preset.solver

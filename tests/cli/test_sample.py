@@ -63,6 +63,12 @@ def test_any_setting_of_the_preset_can_be_overridden() -> None:
     assert (settings["snr"], settings["clock"], settings["schedule"]) == (0.05, "graph", "dvs")
 
 
+def test_the_amount_of_noise_is_an_option_of_the_default_schedule() -> None:
+    assert isostep("sample", GRAPH, "-n", 2, "--steps", 4, "--eta", 3, "--out", "run", "--json").code == 0
+    settings = json.loads(Path("run/run.json").read_text())["settings"]
+    assert (settings["schedule"], settings["solver_options"]) == ("cosine", {"eta": 3.0})
+
+
 def test_a_coupled_run_says_so() -> None:
     assert "depends on its batch mates" in isostep("sample", TOY, "-n", 2, "--schedule", "dvs", "--steps", 20).out
     assert "batch mates" not in isostep("sample", TOY, "-n", 2, "--steps", 20, "--clock", "graph").out
@@ -111,6 +117,8 @@ def test_a_killed_run_repeated_gives_the_same_graphs(tmp_path: Path) -> None:
         ((TOY, "--set", "gamma"), "key=value"),
         ((TOY, "--set", "speed=3"), "speed"),
         ((TOY, "--solver", "s4", "--steps", 3, "--schedule", "uniform"), "s4 solver"),
+        ((TOY, "--eta", -2), "eta is between 0 and 1000, got -2.0"),
+        ((TOY, "--eta", 2, "--solver", "euler"), "euler has no option 'eta'"),
         ((TOY, "--device", "tpu"), "tpu"),
         ((TOY, "--seed", -1), "seed"),
         ((MOL, "--weights", "best"), "best"),

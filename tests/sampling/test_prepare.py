@@ -92,3 +92,16 @@ def test_auto_is_the_presets_best_combination_and_gives_way_to_any_other_choice(
     assert resolve(preset, schedule="auto", solver="euler").solver == "euler"
     assert resolve(preset, solver="euler").schedule == "dvs"
     assert resolve(preset, schedule="uniform").steps == preset.steps
+
+
+def test_auto_knows_the_models_noise_and_the_user_may_set_it(model):
+    preset = model.info.sampler.model_copy(update={"auto": AutoPreset(eta=4.0)})
+    for chosen in ({}, {"schedule": "auto", "steps": 9}):
+        assert resolve(preset, **chosen).solver_options == {"eta": 4.0}
+    chosen = resolve(preset, solver_options={"eta": 2.0})
+    assert (chosen.schedule, chosen.solver_options) == ("cosine", {"eta": 2.0})
+    for chosen in ({"schedule": "auto", "solver": "euler"}, {"schedule": "cosine", "solver": "exponential-2"}):
+        assert resolve(preset, **chosen).solver_options == {}
+    graphs = {eta: sample(model, 3, steps=6, solver_options={"eta": eta}).tensors["A"] for eta in (1.0, 4.0)}
+    assert torch.equal(graphs[1.0], sample(model, 3, schedule="cosine", solver="exponential-2", steps=6).tensors["A"])
+    assert not torch.allclose(graphs[1.0], graphs[4.0])

@@ -9,12 +9,13 @@ Monte Carlo, with bounds of 4.5 standard errors and a stated allowance for the s
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 
 from isostep.control import Dvs, Grid, cosine, gdss, karras, power, quadratic, uniform
-from isostep.noise import BrownianTree, PhiloxNoise
+from isostep.noise import BrownianTree, PhiloxNoise, RecordedNoise
 from isostep.sampling import integrate
 from isostep.solver import S4, Corrected, Euler, Exponential, Heun, Langevin, ReverseDiffusion
 from tests.problems import PROCESSES, SCORE, exact_start, free, gaussians, law, response
@@ -34,6 +35,8 @@ LINEAR = {
     "heun-noisy": (Heun("noisy"), tuple(PROCESSES)),
     "exponential": (Exponential(), tuple(PROCESSES)),
     "exponential-2": (Exponential(order=2), tuple(PROCESSES)),
+    "exponential-quiet": (Exponential(order=2, eta=0.0), tuple(PROCESSES)),
+    "exponential-noisy": (Exponential(order=2, eta=2.0), tuple(PROCESSES)),
     "reverse": (ReverseDiffusion(), SCORE),
 }
 STEPS = 16
@@ -63,6 +66,29 @@ def test_the_multistep_exponential_method_has_second_order_in_law():
         one = response([component], Exponential(), uniform(64), 64)[component][1]
         two = response([component], Exponential(order=2), uniform(32), 32)[component][1]
         assert abs(two / exact - 1) < 0.005 < 0.02 < abs(one / exact - 1)
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.5, 2.0, 4.0, 8.0])
+def test_any_amount_of_noise_ends_in_the_same_law(eta):
+    """On every process; the error of the variance falls with the steps."""
+    for component in PROCESSES:
+        exact = law(PROCESSES[component], 1 - 1e-4)[1] ** 2
+        coarse, fine = (response([component], Exponential(2, eta), uniform(n), n)[component][1] for n in (64, 256))
+        assert abs(fine / exact - 1) < 0.03
+        assert abs(fine / exact - 1) < 0.6 * abs(coarse / exact - 1) + 2e-4
+
+
+def test_noise_without_the_drift_that_belongs_to_it_is_another_law():
+    """Guard: the check above tells eta times the noise with the old drift from noisier_step."""
+
+    @dataclass(frozen=True)
+    class Louder(Exponential):
+        def advance(self, sde, state, here, span, source, memory):
+            louder = RecordedNoise(lambda like, at, stream: {n: 2 * z for n, z in source.normal(like, *at[2:]).items()})
+            return super().advance(sde, state, here, span, replace(source, noise=louder), memory)
+
+    exact = law(PROCESSES["OU"], 1 - 1e-4)[1] ** 2
+    assert abs(response(["OU"], Louder(2), uniform(256), 256)["OU"][1] / exact - 1) > 0.1
 
 
 CORRECTOR = Langevin(snr=0.05, scale=1.0, norms="batch")

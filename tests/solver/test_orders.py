@@ -117,6 +117,18 @@ def test_without_noise_heuns_predictors_agree():
     assert torch.equal(*(run(model, state, Heun(kind), ZeroNoise())(8) for kind in ("mean", "noisy")))
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_exponential_steps_without_noise_tend_to_the_probability_flow(order):
+    """eta = 0: its own order, no noise drawn, and the limit of Heun's method on the flow's ODE."""
+    model = mixture(VE())
+    state = model.prior(8, seed=3, dtype=torch.float64)
+    result = run(model, state, Exponential(order, eta=0.0), PhiloxNoise(1))
+    assert torch.equal(result(8), run(model, state, Exponential(order, eta=0.0), PhiloxNoise(2))(8))
+    assert abs(fitted_order(result, HALVINGS) - order) < 0.25
+    gap = (result(128) - run(model, state, ProbabilityFlow(Heun()), PhiloxNoise(1))(128)).abs().mean()
+    assert float(gap) < {1: 1e-2, 2: 1e-3}[order]
+
+
 def test_the_probability_flow_has_heuns_order():
     model = mixture(VE())
     state = model.prior(3, seed=1, dtype=torch.float64)

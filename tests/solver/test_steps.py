@@ -10,7 +10,7 @@ import torch
 from isostep.control import Grid, gdss, uniform
 from isostep.errors import InputError
 from isostep.noise import CORRECTOR, FIRST_HALF, PREDICTOR, SECOND_HALF, Draw, PhiloxNoise, RecordedNoise
-from isostep.process import VE, VP, Bridge, ProcessSde, SubVP
+from isostep.process import VE, VP, Bridge, ProcessSde, SubVP, noisier_step
 from isostep.sampling import integrate
 from isostep.solver import S4, Corrected, Euler, Exponential, Heun, Langevin, ReverseDiffusion
 from isostep.state import GraphState
@@ -167,8 +167,9 @@ def test_extrapolation_is_bounded():
     assert float(seen[1].mean["y"]) == pytest.approx(mean)
 
 
+@pytest.mark.parametrize("eta", [1.0, 0.0, 0.5, 3.0])
 @pytest.mark.parametrize("name", PROCESSES)
-def test_one_exponential_step_with_a_fixed_prediction_equals_a_thousand(name):
+def test_one_exponential_step_with_a_fixed_prediction_equals_a_thousand(name, eta):
     """Mean by the deterministic part; the variance by a unit impulse in every step (its squares add up)."""
     process, clean, steps = PROCESSES[name], 1.7, 1000
     m, std = (float(v) for v in process.marginal(seconds(0.0)))
@@ -187,10 +188,26 @@ def test_one_exponential_step_with_a_fixed_prediction_equals_a_thousand(name):
         return {"y": (draw.index - 1 == draw.step).double()[:, None]}
 
     half = Grid((0.0, *(i / (2 * steps) for i in range(1, steps)), 0.5, 1.0))
-    many = integrate(sde, start, half, Exponential(), RecordedNoise(impulse), max_steps=steps).state["y"].flatten()
-    step = process.linear_step(seconds(0.0), seconds(0.5 * sde.t_end))
+    solution = integrate(sde, start, half, Exponential(eta=eta), RecordedNoise(impulse), max_steps=steps)
+    many = solution.state["y"].flatten()
+    step = noisier_step(process, seconds(0.0), seconds(0.5 * sde.t_end), eta)
     assert float(many[0]) == pytest.approx(float(step.x) * x0 + float(step.clean) * clean, rel=1e-9)
-    assert float((many[1:] - many[0]).square().sum()) == pytest.approx(float(step.std) ** 2, rel=1e-9)
+    assert float((many[1:] - many[0]).square().sum()) == pytest.approx(float(step.std) ** 2, rel=1e-9, abs=1e-15)
+
+
+def test_more_noise_by_hand():
+    """Brownian bridge, sigma = 1, D = 1.5, prior N(0, 1), from .2 to .5: m = t and v = (1-t)^2 + t (1-t) = 1 - t, and
+    given D, cov(x_.2, x_.5) = .5/.8 * .8 = .5, so r = .5 / (.8 * .5)^(1/2). With eta = 3 it is r^9."""
+    step = noisier_step(Bridge(1.0, 1.0), seconds(0.2), seconds(0.5), 3.0)
+    r = (0.5 / math.sqrt(0.8 * 0.5)) ** 9
+    x = r * math.sqrt(0.5 / 0.8)
+    assert [float(v) for v in step] == pytest.approx([x, 0.5 - x * 0.2, math.sqrt(0.5 * (1 - r**2))], rel=1e-12)
+
+
+@pytest.mark.parametrize("eta", [-1.0, 1001.0, float("nan")])
+def test_noise_that_makes_no_sense_is_refused(eta):
+    with pytest.raises(InputError, match="eta is between 0 and 1000"):
+        Exponential(eta=eta)
 
 
 @pytest.mark.parametrize("process", [Bridge(), Bridge(drift_coeff=-2.0)], ids=["BB", "OU"])

@@ -32,6 +32,9 @@ def sample(
     corrector: str | None = typer.Option(None, help="langevin or none; default: the model's preset."),
     snr: float | None = typer.Option(None, help="Langevin step strength."),
     scale: float | None = typer.Option(None, help="Langevin noise scale."),
+    eta: float | None = typer.Option(
+        None, help="Noise of the exponential solvers: 1 the model's own, 0 none, more forgets a model's errors."
+    ),
     clock: str | None = typer.Option(None, help="graph: own clock each; batch: one for the batch (the paper's DVS)."),
     option: list[str] = typer.Option([], "--set", help="Schedule option, such as --set gamma=0.3 or --set rho=3."),
     device: str = typer.Option("cpu", help="cpu, cuda or mps."),
@@ -58,6 +61,7 @@ def sample(
     chosen = {
         "schedule": schedule, "solver": solver, "steps": steps, "corrector": corrector, "clock": clock, "snr": snr,
         "scale": scale, "schedule_options": parse_options(option),
+        "solver_options": {} if eta is None else {"eta": eta},
     }  # fmt: skip
     common = {
         "seed": seed, "start": start, "calls": calls, "batch_size": batch_size, "weights": weights, "device": device,

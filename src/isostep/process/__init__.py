@@ -1,6 +1,6 @@
 """Stochastic processes: what the SDE of each component is."""
 
-from isostep.process.base import LinearStep, Marginal, Process
+from isostep.process.base import LinearStep, Marginal, Process, noisier_step
 from isostep.process.bridge import Bridge
 from isostep.process.score_sde import VE, VP, ScoreSde, SubVP
 from isostep.process.sde import DriftSde, Evaluation, FlowSde, ProcessSde, Sde, as_sde
@@ -23,4 +23,5 @@ __all__ = [
     "Sde",
     "SubVP",
     "as_sde",
+    "noisier_step",
 ]

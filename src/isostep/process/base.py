@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 
@@ -77,3 +78,21 @@ class Process(Protocol):
     def langevin_factor(self, t: Tensor, scales: int) -> Tensor:
         """The factor `a` of the Langevin step size."""
         ...
+
+
+def noisier_step(process: Process, t: Tensor, s: Tensor, eta: float) -> LinearStep:
+    """The exact transition, D fixed, of the SDE with `eta` times the noise and the same marginals m D + v^(1/2) z:
+
+        dx = (f + (eta^2 - 1)/2 g^2 (m D - x)/v) dt + eta g dw
+
+    If r is the correlation of x_t and x_s given D in the process itself, it is r^(eta^2) here: 1 without noise
+    (eta = 0, the probability flow), towards 0 for much of it (x_s is drawn afresh around D).
+    """
+    step = process.linear_step(t, s)
+    if eta == 1:
+        return step
+    here, there = process.marginal(t), process.marginal(s)
+    ratio = there.std / here.std
+    log_r = torch.where(ratio > 0, eta**2 * (step.x / ratio).clamp(0.0, 1.0).log(), -torch.inf)  # a bridge ends in D
+    x = ratio * log_r.exp()
+    return LinearStep(x, there.mean - x * here.mean, there.std * (-torch.expm1(2 * log_r)).sqrt())

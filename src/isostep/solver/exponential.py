@@ -9,6 +9,10 @@ estimate and the previous one, at no extra call:
 
 On a Gaussian law the terminal variance then errs by O(dt^2) instead of O(dt).
 One step with D fixed equals a thousand; at the end of a bridge the step returns D itself.
+
+`eta` is the amount of noise: the step of the SDE with eta times the noise and the same marginals (noisier_step). An
+exact network gives the same law with any eta. A trained one errs, and noise makes the path forget earlier errors: on
+models whose own SDE has little noise (bridges), more of it gives better graphs (docs/frontier.md).
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import torch
 from torch import Tensor
 
 from isostep.errors import InputError
+from isostep.process.base import noisier_step
 from isostep.process.sde import Evaluation, Sde
 from isostep.solver.base import Advance, NoiseSource, OneStep, Span, add_noise, need_processes
 from isostep.state import GraphState, expand
@@ -35,11 +40,14 @@ class Previous(NamedTuple):
 @dataclass(frozen=True)
 class Exponential(OneStep):
     order: float = 1.0
+    eta: float = 1.0
     calls_per_step: int = 1
 
     def __post_init__(self) -> None:
         if self.order not in (1, 2):
             raise InputError(f"the exponential solver has order 1 or 2, got {self.order}")
+        if not 0 <= self.eta <= 1000:
+            raise InputError(f"the exponential solver's eta is between 0 and 1000, got {self.eta}")
 
     def check(self, sde: Sde) -> None:
         need_processes(sde, "exponential")
@@ -58,7 +66,7 @@ class Exponential(OneStep):
         target = clean if memory is None else self._extrapolate(clean, memory, span)
         mean, spread = {}, {}
         for name, process in sde.processes.items():
-            c_x, c_clean, spread[name] = process.linear_step(span.t0, span.t1)
+            c_x, c_clean, spread[name] = noisier_step(process, span.t0, span.t1, self.eta)
             x = state[name]
             mean[name] = expand(c_x, x) * x + expand(c_clean, x) * target[name]
         new = add_noise(state, mean, spread, source.normal(state, span.t0, span.t1))
