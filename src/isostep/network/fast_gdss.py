@@ -1,7 +1,7 @@
 """GDSS for inference: the outputs of `GdssNetwork` with less work and fewer passes over memory.
 
 Everything a node pair carries is symmetric (powers of A, symmetrised scores, MLPs of those), and nobody reads the
-diagonal. So pairs i < j are all there is:
+diagonal. So unordered pairs are all there is:
 
     M + M^T  = 2 M,           V_j is read by one linear map only:  W1 concat_j V_j = sum_j (W1_j Wv_j) (A_j x) + const
     A_j x W  = (A_j x) W,     one small product for Q, K and V together
@@ -355,10 +355,15 @@ _places: dict[tuple[int, torch.device], tuple[Tensor, Tensor, Tensor]] = {}
 
 
 def pair_places(nodes: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Flat places of pairs: (i, j) with i < j, their mirror images, and for every place of a square its pair."""
+    """Flat places of pairs (i, j), of (j, i), and for every place of a square its pair.
+
+    Pairs come by distance on a circle of the nodes, (i, i + 1), then (i, i + 2) and so on: what belongs to one distance
+    is one run of memory, i and j alike.
+    """
     key = (nodes, device)
     if key not in _places:
-        i, j = torch.triu_indices(nodes, nodes, 1)
+        i = torch.arange(nodes).repeat(nodes // 2)[: nodes * (nodes - 1) // 2]
+        j = (i + torch.arange(len(i)) // nodes + 1) % nodes
         square = torch.zeros(nodes, nodes, dtype=torch.int64)
         square[i, j] = square[j, i] = torch.arange(len(i))
         _places[key] = tuple(place.to(device) for place in (i * nodes + j, j * nodes + i, square.flatten()))  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""The parts of `fast_gdss` that are not matrix products, fused; graphs are the last axis and run through the vectors.
+"""The parts of `fast_gdss` that are not matrix products, fused; pairs of one distance and all graphs are one long run.
 
 Same arguments and results as `fast_gdss.TorchOps`.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+import torch
 from torch import Tensor
 
 from isostep.network.fast_gdss import TorchOps
 from isostep.network.kernels.arithmetic import LOG2_E, ONE, OPTIONS, exp2
 
-VECTOR = 8  # graphs that fill a vector
-FEWEST = 48  # graphs; the vectorised loop over scores takes 32 at a time, and torch is faster below
+TILE = 1024  # entries of a run that are worked on at a time, in the first cache
 TWO = np.float32(2)
 SAFE = np.float32(60)  # (1 + 2^60)^2 is finite
 
@@ -22,16 +22,21 @@ class NumbaOps(TorchOps):
     cells = 24_000  # fewer temporaries
 
     def aggregate(self, channels: Tensor, x: Tensor, square: Tensor, out: Tensor) -> None:
-        if x.shape[-1] < VECTOR:
-            return super().aggregate(channels, x, square, out)
-        edges = x.new_empty(2, *x.shape[1:])
-        _aggregate(channels.numpy(), x.numpy(), square.numpy(), edges.numpy(), out.numpy())
+        features, nodes, graphs = x.shape
+        run, halo = nodes * graphs, nodes // 2 * graphs
+        around = torch.cat((x[:, nodes - nodes // 2 :], x, x[:, : nodes // 2]), 1).view(features, -1)
+        edges = x.new_empty(nodes // 2, run + halo)
+        degree = x.new_empty(2, run + halo)
+        flat = out.flatten(2)
+        _aggregate(
+            channels.flatten(1).numpy(), around.numpy(), graphs, edges.numpy(), degree.numpy(), flat.numpy()
+        )  # fmt: skip
 
     def scores(self, query_key: Tensor, out: Tensor) -> None:
-        if out.shape[-1] < FEWEST:
-            return super().scores(query_key, out)
-        both = out.new_empty(2, out.shape[-1])
-        _scores(query_key.numpy(), both.numpy(), out.numpy())
+        *_, width, nodes, graphs = query_key.shape
+        wide = out.new_empty(2, width, (nodes + nodes // 2) * graphs)
+        both = out.new_empty(2, TILE)
+        _scores(query_key.flatten(4).numpy(), graphs, wide.numpy(), both.numpy(), out.flatten(1).numpy())
 
     def elu_(self, h: Tensor) -> None:
         _elu(h.view(-1).numpy())
@@ -56,76 +61,124 @@ def _tanh(h):
 
 
 @numba.jit(**OPTIONS)
-def _aggregate(channels, x, square, edges, out):
-    """out[c, f, i] = sum_j d_i A_ij d_j x[f, j] with A_ii = 1; `edges` holds d_i A_ij d_j of one i, and d."""
-    features, nodes, graphs = x.shape
-    row, d = edges[0], edges[1]
-    odd = nodes % 4
+def _aggregate(channels, x, graphs, edges, degrees, out):
+    """out[c, f, i] = sum_j d_i A_ij d_j x[f, j] with A_ii = 1.
+
+    Pairs come by distance: for k = 1, 2, ... the pairs (i, i + k mod N) of all i, and all graphs of a pair. So for one
+    distance, everything lies in one run of N B entries. `x` (F, 2 N B or less) has a halo of N/2 nodes on both sides,
+    `edges[k - 1]` = d_i A_ij d_j one of k nodes before it; `degrees` holds d with a halo behind, and the degrees.
+    """
+    features = x.shape[0]
+    length = out.shape[2]
+    nodes = length // graphs
+    halo = nodes // 2 * graphs
+    whole = (nodes - 1) // 2  # distances with a pair for every node; with N even, N/2 has half as many
+    half = nodes // 2 * graphs if whole < nodes // 2 else 0
+    scale, degree = degrees[0], degrees[1]
     for c in range(channels.shape[0]):
-        for i in range(nodes):
-            for b in range(graphs):
-                d[i, b] = ONE
-            for j in range(nodes):
-                if j != i:
-                    pair = square[i * nodes + j]
-                    for b in range(graphs):
-                        d[i, b] += channels[c, pair, b]
-            for b in range(graphs):
-                degree = d[i, b]
-                d[i, b] = ONE / np.sqrt(ONE if degree < ONE else degree)
-        for i in range(nodes):
-            for j in range(nodes):
-                pair = square[i * nodes + j]
-                if j == i:
-                    for b in range(graphs):
-                        row[j, b] = d[i, b] * d[i, b]
-                else:
-                    for b in range(graphs):
-                        row[j, b] = channels[c, pair, b] * d[i, b] * d[j, b]
+        for e in range(length):
+            degree[e] = ONE
+        for k in range(1, whole + 1):
+            pair, shift = channels[c, (k - 1) * length : k * length], k * graphs
+            for e in range(length):
+                degree[e] += pair[e]
+            for e in range(length - shift):
+                degree[e + shift] += pair[e]
+            for e in range(shift):
+                degree[e] += pair[length - shift + e]
+        last = channels[c, whole * length : whole * length + half]
+        for e in range(half):
+            degree[e] += last[e]
+            degree[e + half] += last[e]
+        for e in range(length):
+            scale[e] = ONE / np.sqrt(ONE if degree[e] < ONE else degree[e])
+        for e in range(halo):
+            scale[length + e] = scale[e]
+        for k in range(1, whole + 1):
+            pair, shift, edge = channels[c, (k - 1) * length : k * length], k * graphs, edges[k - 1]
+            for e in range(length):
+                edge[shift + e] = pair[e] * scale[e] * scale[e + shift]
+            for e in range(shift):
+                edge[e] = edge[length + e]
+        if half:
+            edge = edges[whole]
+            for e in range(half):
+                edge[e] = last[e] * scale[e] * scale[e + half]
+                edge[e + half] = edge[e]
+        for first in range(0, length, TILE):
+            size = min(TILE, length - first)
+            own = scale[first : first + size]
             for f in range(features):
-                for b in range(graphs):
-                    out[c, f, i, b] = 0
-                for j in range(odd):
-                    for b in range(graphs):
-                        out[c, f, i, b] += row[j, b] * x[f, j, b]
-                for j in range(odd, nodes, 4):  # four at a time: the sum is loaded and stored less often
-                    for b in range(graphs):
-                        out[c, f, i, b] += (row[j, b] * x[f, j, b] + row[j + 1, b] * x[f, j + 1, b]) + (
-                            row[j + 2, b] * x[f, j + 2, b] + row[j + 3, b] * x[f, j + 3, b]
+                total, row = out[c, f, first : first + size], x[f]
+                here = row[first + halo : first + halo + size]
+                if half:
+                    edge, there = edges[whole, first : first + size], row[first + halo + half :]
+                    for e in range(size):
+                        total[e] = own[e] * own[e] * here[e] + edge[e] * there[e]
+                else:
+                    for e in range(size):
+                        total[e] = own[e] * own[e] * here[e]
+                k = 1
+                while k < whole:  # two distances at a time: the sum is loaded and stored less often
+                    s, r = k * graphs, (k + 1) * graphs
+                    back, forth = edges[k - 1, first:], edges[k - 1, first + s :]
+                    back2, forth2 = edges[k, first:], edges[k, first + r :]
+                    before, after = row[first + halo - s :], row[first + halo + s :]
+                    before2, after2 = row[first + halo - r :], row[first + halo + r :]
+                    for e in range(size):
+                        total[e] += (back[e] * before[e] + forth[e] * after[e]) + (
+                            back2[e] * before2[e] + forth2[e] * after2[e]
                         )
+                    k += 2
+                if k == whole:
+                    s = k * graphs
+                    back, forth = edges[k - 1, first:], edges[k - 1, first + s :]
+                    before, after = row[first + halo - s :], row[first + halo + s :]
+                    for e in range(size):
+                        total[e] += back[e] * before[e] + forth[e] * after[e]
 
 
 @numba.jit(**OPTIONS)
-def _scores(query_key, both, out):
-    """out[c, pair] = sum over heads of sigmoid(q_i k_j) + sigmoid(q_j k_i). query_key (C, 2, heads, width, N, B)."""
-    channels, _, heads, width, nodes, graphs = query_key.shape
-    odd = width % 4
+def _scores(query_key, graphs, wide, both, out):
+    """out[c, pair] = sum over heads of sigmoid(q_i k_j) + sigmoid(q_j k_i), pairs by distance as above.
+
+    `wide` holds the queries and keys of one head with a halo of N/2 nodes behind.
+    """
+    channels, _, heads, width, length = query_key.shape
+    nodes = length // graphs
     for c in range(channels):
-        pair = 0
-        for i in range(nodes):
-            for j in range(i + 1, nodes):
-                for b in range(graphs):
-                    out[c, pair, b] = 0
-                for h in range(heads):
-                    q, k = query_key[c, 0, h], query_key[c, 1, h]
-                    for b in range(graphs):
-                        both[0, b] = 0
-                        both[1, b] = 0
-                    for w in range(odd):
-                        for b in range(graphs):
-                            both[0, b] += q[w, i, b] * k[w, j, b]
-                            both[1, b] += q[w, j, b] * k[w, i, b]
-                    for w in range(odd, width, 4):
-                        for b in range(graphs):
-                            both[0, b] += (q[w, i, b] * k[w, j, b] + q[w + 1, i, b] * k[w + 1, j, b]) + (
-                                q[w + 2, i, b] * k[w + 2, j, b] + q[w + 3, i, b] * k[w + 3, j, b]
-                            )
-                            both[1, b] += (q[w, j, b] * k[w, i, b] + q[w + 1, j, b] * k[w + 1, i, b]) + (
-                                q[w + 2, j, b] * k[w + 2, i, b] + q[w + 3, j, b] * k[w + 3, i, b]
-                            )
-                    for b in range(graphs):
+        for first in range(0, out.shape[1], TILE):
+            for e in range(first, min(first + TILE, out.shape[1])):
+                out[c, e] = 0
+        for h in range(heads):
+            for side in range(2):
+                for w in range(width):
+                    narrow, wider = query_key[c, side, h, w], wide[side, w]
+                    for e in range(length):
+                        wider[e] = narrow[e]
+                    for e in range(wide.shape[2] - length):
+                        wider[length + e] = narrow[e]
+            q, k = wide[0], wide[1]
+            for distance in range(1, nodes // 2 + 1):
+                run = length // 2 if 2 * distance == nodes else length
+                for first in range(0, run, TILE):
+                    size = min(TILE, run - first)
+                    place = (distance - 1) * length + first
+                    second = first + distance * graphs
+                    total = out[c, place : place + size]
+                    s, r = both[0], both[1]
+                    for e in range(size):
+                        s[e] = 0
+                        r[e] = 0
+                    for w in range(width):  # few arrays in a loop: the compiler must rule out that they overlap
+                        qi, kj = q[w, first : first + size], k[w, second : second + size]
+                        for e in range(size):
+                            s[e] += qi[e] * kj[e]
+                        qj, ki = q[w, second : second + size], k[w, first : first + size]
+                        for e in range(size):
+                            r[e] += qj[e] * ki[e]
+                    for e in range(size):
                         # Both sigmoids over one denominator: one division.
-                        s, r = -LOG2_E * both[0, b], -LOG2_E * both[1, b]
-                        u, v = exp2(SAFE if s > SAFE else s), exp2(SAFE if r > SAFE else r)
-                        out[c, pair, b] += (ONE + ONE + u + v) / ((ONE + u) * (ONE + v))
-                pair += 1
+                        u, v = -LOG2_E * s[e], -LOG2_E * r[e]
+                        u, v = exp2(SAFE if u > SAFE else u), exp2(SAFE if v > SAFE else v)
+                        total[e] += (ONE + ONE + u + v) / ((ONE + u) * (ONE + v))
