@@ -48,10 +48,10 @@ class Method:
         return Arm(name=f"{self.name}, {calls} calls", chosen=chosen, calls=calls)
 
 
-def method(schedule: str, solver: str, note: str = "", many: bool = False, eta: int = 1, **extra: Any) -> Method:
+def method(schedule: str, solver: str, note: str = "", many: bool = False, eta: float = 1, **extra: Any) -> Method:
     name = f"{schedule}{note}, {solver}"
     if eta != 1:
-        name, extra = f"{name} eta {eta}", {**extra, "solver_options": {"eta": eta}}
+        name, extra = f"{name} eta {eta:g}", {**extra, "solver_options": {"eta": eta}}
     return Method(name, schedule, solver, many, tuple(extra.items()))
 
 
@@ -81,6 +81,8 @@ METHODS = {
         method("arclength", "s4", many=True),
         method("uniform", "flow-heun", corrector="none"),
         method("error", "heun-error", corrector="none"),
+        method("uniform", "exponential", eta=1.5),
+        *(method("cosine", "exponential-2", " (no corrector)", eta=eta, corrector="none") for eta in (2, 4)),
     ),
 }
 
