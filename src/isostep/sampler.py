@@ -51,7 +51,8 @@ class AutoPreset(_Frozen):
     schedule: str = "cosine"
     solver: str = "exponential-2"
     steps: int = Field(default=50, ge=1, le=10_000_000)
-    eta: float = Field(default=1.0, ge=0)  # noise of an exponential solver
+    eta: float = Field(default=1.0, ge=0, le=1000)  # noise of an exponential solver
+    corrector: Literal["none", "langevin"] | None = None  # None: as in the rest of the preset
 
 
 class SamplerPreset(_Frozen):
@@ -115,9 +116,11 @@ def resolve(preset: SamplerPreset, **chosen: Any) -> SamplerSettings:
     given = {key: value for key, value in chosen.items() if value is not None and value != {}}
     schedule = given.pop("schedule", "dvs" if given.keys() - {"steps", "max_steps", "solver_options"} else "auto")
     if schedule == "auto":
-        given = {"solver": preset.auto.solver, "steps": preset.auto.steps, **given}
-        if given["solver"] == preset.auto.solver and preset.auto.eta != 1:
-            given["solver_options"] = {"eta": preset.auto.eta, **given.get("solver_options", {})}
+        given = {"solver": preset.auto.solver, "steps": preset.auto.steps} | given
+        if given["solver"] == preset.auto.solver:
+            given = preset.auto.model_dump(include={"corrector"}, exclude_none=True) | given
+            if preset.auto.eta != 1:
+                given["solver_options"] = {"eta": preset.auto.eta, **given.get("solver_options", {})}
         schedule = preset.auto.schedule
     usual = {"gdss": preset.released_solver, "error": "heun-error"}.get(schedule)
     solver = given.get("solver") or usual or preset.solver

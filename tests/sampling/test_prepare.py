@@ -10,7 +10,7 @@ import torch
 
 from isostep.errors import InputError
 from isostep.model.zoo import load_model
-from isostep.sampler import AutoPreset, resolve
+from isostep.sampler import AutoPreset, CorrectorPreset, resolve
 from isostep.sampling.prepare import PilotPlan, fit_budget, pilot_for, prepare
 from isostep.sampling.run import sample
 from tests.conftest import FIXTURES
@@ -92,6 +92,15 @@ def test_auto_is_the_presets_best_combination_and_gives_way_to_any_other_choice(
     assert resolve(preset, schedule="auto", solver="euler").solver == "euler"
     assert resolve(preset, solver="euler").schedule == "dvs"
     assert resolve(preset, schedule="uniform").steps == preset.steps
+
+
+def test_auto_may_leave_out_the_corrector_that_the_solver_of_the_preset_needs(model):
+    both = {"corrector": CorrectorPreset(snr=0.1, scale=1.0), "auto": AutoPreset(corrector="none")}
+    preset = model.info.sampler.model_copy(update=both)
+    assert resolve(preset).corrector == "none"
+    assert resolve(preset, schedule="auto", corrector="langevin").corrector == "langevin"
+    assert resolve(preset, schedule="auto", solver="euler").corrector == "langevin"
+    assert resolve(preset, schedule="uniform").corrector == "langevin"
 
 
 def test_auto_knows_the_models_noise_and_the_user_may_set_it(model):
