@@ -73,7 +73,7 @@ METHODS = {
         method("quadratic", "exponential"),
         method("quadratic", "exponential-2"),
         method("error", "heun-error"),
-        *(method("cosine", "exponential-2", many=True, eta=eta) for eta in (4, 8)),
+        *(method("cosine", "exponential-2", many=eta == 8, eta=eta) for eta in (2, 4, 8)),
     ),
     "gdss": (
         *COMMON,
