@@ -10,6 +10,7 @@ from torch import Tensor
 
 from isostep.errors import InputError
 from isostep.network.fast import FastNetwork, FastSettings, make_groups
+from isostep.network.fast_gdss import TorchOps, pair_places
 from isostep.network.fast_grum import FoldedGrum
 from tests.network import test_gdss, test_grum
 from tests.network.test_gdss import EDGE, NODE, VARIANTS
@@ -48,6 +49,26 @@ def test_gdss_equals_the_reference_on_graphs_of_all_sizes(name: str, backend: st
     calls = counting(fast)
     assert_same(fast(*inputs), expected)
     assert not calls
+
+
+@pytest.mark.parametrize("graphs", [1, 3, 200])
+@pytest.mark.parametrize("nodes", range(2, 12))
+def test_compiled_parts_of_gdss_equal_the_torch_ones(nodes: int, graphs: int) -> None:
+    """Odd and even rings of nodes, runs shorter and longer than a tile."""
+    pytest.importorskip("numba")
+    from isostep.network.kernels.gdss import NumbaOps
+
+    torch.manual_seed(nodes)
+    *_, square = pair_places(nodes, torch.device("cpu"))
+    channels = torch.randn(3, nodes * (nodes - 1) // 2, graphs)
+    x, query_key = torch.randn(5, nodes, graphs), torch.randn(3, 2, 2, 3, nodes, graphs)
+    sums, scores = [], []
+    for ops in (TorchOps(), NumbaOps()):
+        sums.append(torch.full((3, 6, nodes, graphs), 7.0))
+        scores.append(torch.empty_like(channels))
+        ops.aggregate(channels, x, square, sums[-1])
+        ops.scores(query_key, scores[-1])
+    assert_same((sums[1], scores[1]), (sums[0], scores[0]))
 
 
 @pytest.mark.parametrize("block", [1, 20, 100, 2000])  # pairs: a row, a part of a graph, a few graphs, all

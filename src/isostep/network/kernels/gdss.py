@@ -27,10 +27,8 @@ class NumbaOps(TorchOps):
         around = torch.cat((x[:, nodes - nodes // 2 :], x, x[:, : nodes // 2]), 1).view(features, -1)
         edges = x.new_empty(nodes // 2, run + halo)
         degree = x.new_empty(2, run + halo)
-        flat = out.flatten(2)
-        _aggregate(
-            channels.flatten(1).numpy(), around.numpy(), graphs, edges.numpy(), degree.numpy(), flat.numpy()
-        )  # fmt: skip
+        pairs, flat = channels.flatten(1).numpy(), out.flatten(2).numpy()
+        _aggregate(pairs, around.numpy(), graphs, edges.numpy(), degree.numpy(), flat)
 
     def scores(self, query_key: Tensor, out: Tensor) -> None:
         *_, width, nodes, graphs = query_key.shape
@@ -65,8 +63,8 @@ def _aggregate(channels, x, graphs, edges, degrees, out):
     """out[c, f, i] = sum_j d_i A_ij d_j x[f, j] with A_ii = 1.
 
     Pairs come by distance: for k = 1, 2, ... the pairs (i, i + k mod N) of all i, and all graphs of a pair. So for one
-    distance, everything lies in one run of N B entries. `x` (F, 2 N B or less) has a halo of N/2 nodes on both sides,
-    `edges[k - 1]` = d_i A_ij d_j one of k nodes before it; `degrees` holds d with a halo behind, and the degrees.
+    distance, everything lies in one run of N B entries. `x` has a halo of N/2 nodes on both sides, `edges[k - 1]`
+    (d_i A_ij d_j) one of k nodes before it; `degrees` is for d, with a halo behind, and the degrees.
     """
     features = x.shape[0]
     length = out.shape[2]
@@ -147,9 +145,7 @@ def _scores(query_key, graphs, wide, both, out):
     channels, _, heads, width, length = query_key.shape
     nodes = length // graphs
     for c in range(channels):
-        for first in range(0, out.shape[1], TILE):
-            for e in range(first, min(first + TILE, out.shape[1])):
-                out[c, e] = 0
+        out[c] = 0
         for h in range(heads):
             for side in range(2):
                 for w in range(width):
