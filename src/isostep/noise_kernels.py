@@ -30,7 +30,7 @@ def uniforms(
     real = TYPES[dtype]
     _uniforms(
         np.uint64(key[0]), np.uint64(key[1]), _array(index), _array(step), _array(number), _array(label),
-        np.uint64(32 - bits), real(0.5), real(2.0**-bits), out.numpy(),
+        np.uint64(32 - bits), np.int32(0) if bits < 32 else np.int64(0), real(0.5), real(2.0**-bits), out.numpy(),
     )  # fmt: skip
     return out
 
@@ -56,24 +56,35 @@ def _array(value: Tensor) -> np.ndarray:
     return value.contiguous().numpy()
 
 
+@numba.jit(**OPTIONS, inline="always")
+def _two_rounds(c0, c1, c2, c3, k0, k1):
+    p0, p1 = c0 * MULTIPLIER_0, c2 * MULTIPLIER_1
+    c0, c1, c2, c3 = (p1 >> HALF_WORD) ^ c1 ^ k0, p1 & LOW, (p0 >> HALF_WORD) ^ c3 ^ k1, p0 & LOW
+    k0, k1 = (k0 + WEYL_0) & LOW, (k1 + WEYL_1) & LOW
+    p0, p1 = c0 * MULTIPLIER_0, c2 * MULTIPLIER_1
+    c0, c1, c2, c3 = (p1 >> HALF_WORD) ^ c1 ^ k0, p1 & LOW, (p0 >> HALF_WORD) ^ c3 ^ k1, p0 & LOW
+    return c0, c1, c2, c3, (k0 + WEYL_0) & LOW, (k1 + WEYL_1) & LOW
+
+
 @numba.jit(**OPTIONS)
-def _uniforms(key_0, key_1, index, step, number, label, shift, half, scale, out):
+def _uniforms(key_0, key_1, index, step, number, label, shift, whole, half, scale, out):
     for b in range(index.shape[0]):
         graph = np.uint64(index[b])
         word_1, word_2 = np.uint64(step[b]) & LOW, graph & LOW
         high = (graph >> HALF_WORD & np.uint64(0xFF)) << np.uint64(24)
+        first, second, third, fourth = out[0, b], out[1, b], out[2, b], out[3, b]
         for k in range(number.shape[0]):
+            # Ten rounds written out: a loop inside would keep the compiler from making vectors of blocks.
             c0, c1, c2, c3 = np.uint64(number[k]), word_1, word_2, high | np.uint64(label[k])
-            k0, k1 = key_0, key_1
-            for _ in range(10):
-                p0, p1 = c0 * MULTIPLIER_0, c2 * MULTIPLIER_1
-                c0, c2 = (p1 >> HALF_WORD) ^ c1 ^ k0, (p0 >> HALF_WORD) ^ c3 ^ k1
-                c1, c3 = p1 & LOW, p0 & LOW
-                k0, k1 = (k0 + WEYL_0) & LOW, (k1 + WEYL_1) & LOW
-            out[0, b, k] = (type(half)(np.int64(c0 >> shift)) + half) * scale
-            out[1, b, k] = (type(half)(np.int64(c2 >> shift)) + half) * scale
-            out[2, b, k] = (type(half)(np.int64(c1 >> shift)) + half) * scale
-            out[3, b, k] = (type(half)(np.int64(c3 >> shift)) + half) * scale
+            c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, key_0, key_1)
+            c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, k0, k1)
+            c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, k0, k1)
+            c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, k0, k1)
+            c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, k0, k1)
+            first[k] = (type(half)(type(whole)(c0 >> shift)) + half) * scale
+            second[k] = (type(half)(type(whole)(c2 >> shift)) + half) * scale
+            third[k] = (type(half)(type(whole)(c1 >> shift)) + half) * scale
+            fourth[k] = (type(half)(type(whole)(c3 >> shift)) + half) * scale
 
 
 @numba.jit(**OPTIONS, inline="always")
