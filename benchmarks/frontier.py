@@ -207,7 +207,7 @@ def plot(study: Study, rows: list[Row], path: Path) -> None:
         if study.better[m] == "lower" and min(min(r.values[m].values(), default=1) for r in rows) > 0:
             axes.set_yscale("log")
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9)
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9, handlelength=4)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
