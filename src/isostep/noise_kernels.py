@@ -28,9 +28,10 @@ def uniforms(
     """What `noise._uniforms` returns; index, step (B,); number, label (K,)."""
     out = torch.empty(4, len(index), len(number), dtype=dtype)
     real = TYPES[dtype]
+    whole = np.int32(0) if bits < 32 else np.int64(0)  # its type: where an int32 is enough, vectors convert it
     _uniforms(
         np.uint64(key[0]), np.uint64(key[1]), _array(index), _array(step), _array(number), _array(label),
-        np.uint64(32 - bits), np.int32(0) if bits < 32 else np.int64(0), real(0.5), real(2.0**-bits), out.numpy(),
+        np.uint64(32 - bits), whole, real(0.5), real(2.0**-bits), out.numpy(),
     )  # fmt: skip
     return out
 

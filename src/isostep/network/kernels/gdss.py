@@ -71,7 +71,7 @@ def _aggregate(channels, x, graphs, edges, degrees, out):
     nodes = length // graphs
     halo = nodes // 2 * graphs
     whole = (nodes - 1) // 2  # distances with a pair for every node; with N even, N/2 has half as many
-    half = nodes // 2 * graphs if whole < nodes // 2 else 0
+    half = halo if nodes % 2 == 0 else 0
     scale, degree = degrees[0], degrees[1]
     for c in range(channels.shape[0]):
         for e in range(length):
