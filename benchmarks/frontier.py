@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from isostep.files import write_text
+from isostep.base.files import write_text
+from isostep.model.lookup import load_model
 from isostep.model.model import Model
-from isostep.model.zoo import load_model
+from isostep.reporting.plots import COLOURS, MARKERS, STYLES
+from isostep.reporting.tables import ARROW, SIGN, group, number
 from isostep.study.compare import Study, run_plan
 from isostep.study.plan import Arm, Plan, parse_counts, parse_seeds
-from isostep.study.plots import COLOURS, MARKERS, STYLES
 from isostep.study.significance import Paired, paired, spread
-from isostep.study.tables import ARROW, SIGN, group, number
 
 BUDGETS = "10,20,50,100,250,1000"
 FEW = 100  # up to here every arm runs, beyond only the main ones

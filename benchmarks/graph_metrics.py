@@ -21,7 +21,7 @@ import numpy as np
 from scipy.spatial import Delaunay
 from tests.oracles import mmd_pairwise
 
-from isostep.graph import Graph
+from isostep.item.graph import Graph
 from isostep.metric.graph_statistics import Statistic
 from isostep.metric.mmd import GraphMMD
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from isostep.molecule import MoleculeSpec, decode
+from isostep.item.molecule import MoleculeSpec, decode
 
 SPEC = MoleculeSpec(("C", "N", "O", "F"), max_nodes=9)
 

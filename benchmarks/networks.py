@@ -30,8 +30,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from isostep.model.presets import find_preset
 from isostep.network.fast import FastNetwork, FastSettings
-from isostep.network.gdss import GdssNetwork
-from isostep.network.grum import GrumNetwork
+from isostep.network.gdss.reference import GdssNetwork
+from isostep.network.grum.reference import GrumNetwork
 
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 

@@ -22,11 +22,11 @@ from collections.abc import Callable
 import torch
 
 from isostep.control import Controller, Dvs, uniform
+from isostep.loop import integrate
 from isostep.network.fast import FastNetwork
-from isostep.network.gdss import GdssNetwork
+from isostep.network.gdss.reference import GdssNetwork
 from isostep.noise import PREDICTOR, Draw, PhiloxNoise, ZeroNoise, standard_normal
 from isostep.process import VE, ProcessSde
-from isostep.sampling import integrate
 from isostep.solver import Euler
 from isostep.state import GraphState
 

@@ -23,13 +23,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 from benchmarks.networks import CASES
 
-from isostep.model.info import ModelInfo, Provenance
+from isostep.loop import integrate
+from isostep.model.card import ModelInfo, Provenance
 from isostep.model.model import Model
 from isostep.model.presets import find_preset
 from isostep.noise import PhiloxNoise
 from isostep.process import ProcessSde
-from isostep.sampler import SamplerSettings
-from isostep.sampling.loop import integrate
+from isostep.settings.schema import SamplerSettings
 
 MOLECULES, STEPS = 10_000, 1000
 VE = {"type": "VE", "sigma_min": 0.1, "sigma_max": 1.0}

@@ -23,12 +23,12 @@ import numpy as np
 
 
 def throughput(model: str, n: int, workers: list[int], repeats: int, steps: int, batch: int) -> dict:
-    from isostep.model.zoo import load_model
-    from isostep.sampler import resolve
-    from isostep.sampling import shards
-    from isostep.sampling.plan import estimate, measure
-    from isostep.sampling.sharded import sample_run
-    from isostep.sampling.workers import cores
+    from isostep.model.lookup import load_model
+    from isostep.run import format as shards
+    from isostep.run.cost import estimate, measure
+    from isostep.run.engine import sample_run
+    from isostep.run.workers import cores
+    from isostep.settings.schema import resolve
 
     shards.JOINED = 0
     loaded = load_model(model)
@@ -64,7 +64,7 @@ MEMORY = """
 import resource, sys, tempfile, torch
 torch.set_num_threads(1)
 from isostep.model.analytic import analytic_model
-from isostep.sampling.sharded import sample_run
+from isostep.run.engine import sample_run
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
         sample_run(analytic_model(), int(sys.argv[1]), place, workers=int(sys.argv[2]), schedule="uniform", steps=1,
@@ -89,7 +89,7 @@ def memory(sizes: list[int], workers: int) -> dict:
 
 def simulated() -> dict:
     """A million graphs in 977 shards of 100 s (deviation 10 s) on workers that fail: range and efficiency."""
-    from isostep.sampling.plan import simulate
+    from isostep.run.cost import simulate
 
     random, rows = np.random.default_rng(0), []
     shards, mean = 977, 100.0

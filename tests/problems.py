@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from isostep.control import Controller
+from isostep.loop import integrate
 from isostep.network.analytic import Mixture
 from isostep.noise import Draw, RecordedNoise, standard_normal
 from isostep.process import VE, VP, Bridge, Process, ProcessSde, SubVP
-from isostep.sampling import integrate
 from isostep.solver import Solver
 from isostep.state import GraphState, Kind, expand
 

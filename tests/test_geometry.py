@@ -10,9 +10,9 @@ import torch
 
 from isostep.control import Grid, uniform
 from isostep.geometry import drift_variation, noise_variation
+from isostep.loop import integrate
 from isostep.noise import PhiloxNoise
 from isostep.process import Evaluation
-from isostep.sampling import integrate
 from isostep.solver import Euler, NoiseSource, Span
 from isostep.state import GraphState
 from tests.problems import PROCESSES, SCORE, draw, exact_start, free, gaussians, law, seconds

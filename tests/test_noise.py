@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from isostep import noise
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.noise import (
     CORRECTOR,
     FIRST_HALF,

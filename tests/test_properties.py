@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isostep.control import Dvs, Grid, cosine, gdss, karras, power, uniform
+from isostep.loop import integrate
 from isostep.noise import PREDICTOR, BrownianTree, PhiloxNoise
 from isostep.process import VE, VP, Bridge, SubVP
-from isostep.sampling import Status, integrate
+from isostep.solution import Status
 from isostep.solver import S4, Corrected, Euler, Exponential, Heun, Langevin, ReverseDiffusion
 from isostep.state import GraphState
 from tests.problems import chatter, draw, noisy_graphs

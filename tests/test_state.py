@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.state import GraphState, cat_rows, expand, take_rows, where_rows
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from isostep.loop import integrate
     from isostep.metric.evaluate import evaluate
-    from isostep.model.zoo import load_model
-    from isostep.sampling.loop import integrate
+    from isostep.model.lookup import load_model
     from isostep.sampling.run import SampleResult, sample
     from isostep.state import GraphState
 
@@ -17,8 +17,8 @@ _HOMES = {
     "GraphState": "isostep.state",
     "SampleResult": "isostep.sampling.run",
     "evaluate": "isostep.metric.evaluate",
-    "integrate": "isostep.sampling.loop",
-    "load_model": "isostep.model.zoo",
+    "integrate": "isostep.loop",
+    "load_model": "isostep.model.lookup",
     "sample": "isostep.sampling.run",
 }
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.state import GraphState, Kind, expand
 
 # Streams of one step. Independent uses of noise in a step must have different numbers.

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 
 Kind = Literal["node", "edge", "graph"]
 EDGE_NAMES = ("A", "E")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from isostep.model.known import known_table
-from isostep.model.zoo import load_model
+from isostep.model.lookup import load_model
+from isostep.model.released.known import known_table
 from tests.cli.command import isostep, refused
 from tests.conftest import FIXTURES
 

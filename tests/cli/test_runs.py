@@ -7,9 +7,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from isostep.base.errors import InputError
 from isostep.cli import app
 from isostep.cli.runs import duration
-from isostep.errors import InputError
 
 SAMPLE = ["sample", "rings-and-stars", "-n", "20", "--schedule", "uniform", "--steps", "3", "--batch-size", "4"]
 

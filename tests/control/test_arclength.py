@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from isostep.base.errors import InputError
 from isostep.control import uniform
 from isostep.control.arclength import Density, Pilot, arclength, equal_parts
-from isostep.errors import InputError
+from isostep.loop import integrate
 from isostep.network.analytic import gaussian
 from isostep.noise import PhiloxNoise
 from isostep.process import Bridge
-from isostep.sampling import integrate
 from isostep.solver import Euler
 
 

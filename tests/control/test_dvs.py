@@ -7,12 +7,12 @@ import math
 import pytest
 import torch
 
+from isostep.base.errors import InputError
 from isostep.control import Dvs, Measured, uniform
-from isostep.errors import InputError
+from isostep.loop import integrate
 from isostep.network.analytic import gaussian
 from isostep.noise import PhiloxNoise
 from isostep.process import Bridge
-from isostep.sampling import integrate
 from isostep.solver import Euler
 from tests.problems import seconds
 

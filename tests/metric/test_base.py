@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.metric.base import evaluate_metric
 
 

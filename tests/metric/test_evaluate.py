@@ -11,9 +11,9 @@ import networkx
 import numpy as np
 import pytest
 
+from isostep.base.errors import InputError
 from isostep.cli import main
-from isostep.errors import InputError
-from isostep.graph import Graph, read_graphs, write_graphs
+from isostep.item.graph import Graph, read_graphs, write_graphs
 from isostep.metric.base import evaluate_metric
 from isostep.metric.evaluate import JudgedOnce, evaluate
 from isostep.metric.graph_reference import GraphReference

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.linalg import sqrtm
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.metric.base import evaluate_metric
 from isostep.metric.fcd import WIDTH, FrechetDistance, activations
 from isostep.metric.molecules import MoleculeSet

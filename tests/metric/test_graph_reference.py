@@ -9,8 +9,8 @@ import networkx
 import numpy as np
 import pytest
 
-from isostep.errors import InputError
-from isostep.graph import Graph
+from isostep.base.errors import InputError
+from isostep.item.graph import Graph
 from isostep.metric.base import evaluate_metric
 from isostep.metric.graph_reference import SPLITS, GraphReference
 from isostep.metric.graph_statistics import STATISTICS

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isostep.graph import Graph
+from isostep.item.graph import Graph
 from isostep.metric.isomorphism import Catalogue, colours
 
 

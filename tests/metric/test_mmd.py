@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isostep.errors import InputError
-from isostep.graph import Graph, read_graphs
+from isostep.base.errors import InputError
+from isostep.item.graph import Graph, read_graphs
 from isostep.metric.base import evaluate_metric
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.graph_statistics import STATISTICS, describe

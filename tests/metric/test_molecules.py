@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rdkit import Chem, DataStructs
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.metric.base import evaluate_metric
 from isostep.metric.molecules import (
     FragmentSimilarity,

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
 
-from isostep.errors import InputError
-from isostep.graph import Graph
+from isostep.base.errors import InputError
+from isostep.item.graph import Graph
 from isostep.metric.base import evaluate_metric
 from isostep.metric.molecules import MoleculeSet
 from isostep.metric.nspdk import SLOTS, GraphNspdk, LabelledGraph, MoleculeNspdk, features

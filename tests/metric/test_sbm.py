@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from isostep.errors import InputError, MissingPackageError
-from isostep.graph import Graph
+from isostep.base.errors import InputError, MissingPackageError
+from isostep.item.graph import Graph
 from isostep.metric import sbm
 from isostep.metric.sbm import Partition, choose_inference, description_length, graph_tool_python, infer, infer_blocks
 

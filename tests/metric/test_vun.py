@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from isostep.errors import InputError
-from isostep.graph import Graph, read_graphs
+from isostep.base.errors import InputError
+from isostep.item.graph import Graph, read_graphs
 from isostep.metric.base import evaluate_metric
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.sbm import Partition

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.network.fast import FastNetwork, FastSettings, make_groups
-from isostep.network.fast_gdss import TorchOps, pair_places
-from isostep.network.fast_grum import FoldedGrum
+from isostep.network.gdss.fast import TorchOps, pair_places
+from isostep.network.grum.fast import FoldedGrum
 from tests.network import test_gdss, test_grum
 from tests.network.test_gdss import EDGE, NODE, VARIANTS
 
@@ -56,7 +56,7 @@ def test_gdss_equals_the_reference_on_graphs_of_all_sizes(name: str, backend: st
 def test_compiled_parts_of_gdss_equal_the_torch_ones(nodes: int, graphs: int) -> None:
     """Odd and even rings of nodes, runs shorter and longer than a tile."""
     pytest.importorskip("numba")
-    from isostep.network.kernels.gdss import NumbaOps
+    from isostep.network.gdss.kernels import NumbaOps
 
     torch.manual_seed(nodes)
     *_, square = pair_places(nodes, torch.device("cpu"))

@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from isostep.errors import InputError
-from isostep.model.released import build_network, read_released
-from isostep.network.gdss import GdssNetwork
+from isostep.base.errors import InputError
+from isostep.model.released.pickle import build_network, read_released
+from isostep.network.gdss.reference import GdssNetwork
 from tests.oracles.gdss_plain import gdss_plain
 
 RELEASED = ["community_small", "ego_small", "enzymes", "grid", "qm9", "zinc250k", "zinc250k_v2"]

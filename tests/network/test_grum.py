@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from isostep.errors import InputError
-from isostep.model.released import build_network, read_released
-from isostep.network.grum import GrumNetwork
+from isostep.base.errors import InputError
+from isostep.model.released.pickle import build_network, read_released
+from isostep.network.grum.reference import GrumNetwork
 from tests.conftest import FIXTURES
 from tests.oracles.grum_plain import grum_plain
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.process import VE, VP, Bridge, Process, SubVP
 from tests.problems import PROCESSES, SCORE, seconds
 

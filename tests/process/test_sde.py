@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from isostep.base.errors import InputError
 from isostep.control import uniform
-from isostep.errors import InputError
+from isostep.loop import integrate
 from isostep.process import VE, VP, Bridge, DriftSde, FlowSde, ProcessSde, as_sde
-from isostep.sampling import integrate
 from isostep.solver import Euler, Exponential, Heun
 from isostep.solver.flow import ProbabilityFlow
 from isostep.state import GraphState

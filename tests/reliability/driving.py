@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 from isostep.model.analytic import analytic_model
-from isostep.sampling import shards
-from isostep.sampling.sharded import sample_run
+from isostep.run import format as shards
+from isostep.run.engine import sample_run
 
 GRAPHS, SHARD = 160, 8
 PLAN = {"schedule": "uniform", "steps": 4, "batch_size": SHARD, "shard_size": SHARD, "seed": 7}
@@ -20,7 +20,7 @@ PLAN = {"schedule": "uniform", "steps": 4, "batch_size": SHARD, "shard_size": SH
 
 def context():
     server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["tests.reliability.driving", "isostep.sampling.workers"])
+    server.set_forkserver_preload(["tests.reliability.driving", "isostep.run.workers"])
     return server
 
 

@@ -11,14 +11,14 @@ import subprocess
 import pytest
 import torch
 
-from isostep.errors import InputError, IsostepError
+from isostep.base.errors import InputError, IsostepError
 from isostep.model.analytic import Exact, analytic_model
 from isostep.model.model import Model
 from isostep.network.analytic import rings_and_stars
-from isostep.sampling import shards
-from isostep.sampling.inspect import status, verify
-from isostep.sampling.sharded import sample_run
-from isostep.sampling.shards import read_state
+from isostep.run import format as shards
+from isostep.run.engine import sample_run
+from isostep.run.format import read_state
+from isostep.run.inspect import status, verify
 
 PLAN = {"schedule": "uniform", "steps": 3, "batch_size": 4, "shard_size": 8}
 

@@ -17,24 +17,24 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from isostep.base.errors import InputError, IsostepError
+from isostep.base.files import read_json, sha256, write_json
 from isostep.control.arclength import Pilot
 from isostep.dataset.read import read_graph_file, read_molecule_file
-from isostep.errors import InputError, IsostepError
-from isostep.files import read_json, sha256, write_json
-from isostep.graph import read_graphs
+from isostep.item.graph import read_graphs
+from isostep.item.molecule import MoleculeSpec
 from isostep.metric.items import gather
 from isostep.metric.reference import load_reference
 from isostep.model.analytic import analytic_model
-from isostep.model.convert import import_released
 from isostep.model.folder import load_folder, read_card
 from isostep.model.presets import read_preset
-from isostep.model.released import read_released
-from isostep.molecule import MoleculeSpec
-from isostep.sampling import shards
-from isostep.sampling.inspect import status
-from isostep.sampling.sharded import sample_run
-from isostep.train.checkpoint import Progress, load_checkpoint, save_checkpoint
-from isostep.train.config import load_config
+from isostep.model.released.convert import import_released
+from isostep.model.released.pickle import read_released
+from isostep.run import format as shards
+from isostep.run.engine import sample_run
+from isostep.run.inspect import status
+from isostep.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from isostep.training.config import load_config
 from tests.conftest import FIXTURES
 
 EXAMPLES = int(os.environ.get("ISOSTEP_FUZZ", "100"))

@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from isostep.sampling.inspect import verify
-from isostep.sampling.shards import read_state
+from isostep.run.format import read_state
+from isostep.run.inspect import verify
 from tests.reliability import driving
 
 

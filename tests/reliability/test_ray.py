@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from isostep.model.analytic import analytic_model
-from isostep.sampling import shards
-from isostep.sampling.sharded import sample_run
+from isostep.run import format as shards
+from isostep.run.engine import sample_run
 from tests.reliability.driving import descendants
 
 PLAN = {"schedule": "uniform", "steps": 4, "batch_size": 8, "shard_size": 8}

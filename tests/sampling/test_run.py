@@ -9,10 +9,10 @@ import networkx
 import pytest
 import torch
 
-from isostep.errors import InputError
-from isostep.graph import Graph
+from isostep.base.errors import InputError
+from isostep.item.graph import Graph
+from isostep.model.lookup import load_model
 from isostep.model.model import Model
-from isostep.model.zoo import load_model
 from isostep.sampling.run import SampleResult, sample
 from tests.conftest import FIXTURES
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from isostep.control import Dvs, Grid, cosine, gdss, karras, power, quadratic, uniform
+from isostep.loop import integrate
 from isostep.noise import BrownianTree, PhiloxNoise, RecordedNoise
-from isostep.sampling import integrate
 from isostep.solver import S4, Corrected, Euler, Exponential, Heun, Langevin, ReverseDiffusion
 from tests.problems import PROCESSES, SCORE, exact_start, free, gaussians, law, response
 

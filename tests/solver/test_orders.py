@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from isostep.control import uniform
+from isostep.loop import integrate
 from isostep.network.analytic import Mixture, rings_and_stars
 from isostep.noise import BrownianTree, Draw, Noise, PhiloxNoise, RecordedNoise, ZeroNoise
 from isostep.process import VE, VP, Bridge, Process
-from isostep.sampling import integrate
 from isostep.solver import Euler, Exponential, Heun, Solver
 from isostep.solver.flow import ProbabilityFlow
 from isostep.state import GraphState

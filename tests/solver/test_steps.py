@@ -7,11 +7,11 @@ import math
 import pytest
 import torch
 
+from isostep.base.errors import InputError
 from isostep.control import Grid, gdss, uniform
-from isostep.errors import InputError
+from isostep.loop import integrate
 from isostep.noise import CORRECTOR, FIRST_HALF, PREDICTOR, SECOND_HALF, Draw, PhiloxNoise, RecordedNoise
 from isostep.process import VE, VP, Bridge, ProcessSde, SubVP, noisier_step
-from isostep.sampling import integrate
 from isostep.solver import S4, Corrected, Euler, Exponential, Heun, Langevin, ReverseDiffusion
 from isostep.state import GraphState
 from tests.problems import PROCESSES, chatter, gaussians, noisy_graphs, seconds

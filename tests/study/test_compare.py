@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from isostep.errors import InputError
-from isostep.files import read_json, write_json
-from isostep.graph import read_graphs
+from isostep.base.errors import InputError
+from isostep.base.files import read_json, write_json
+from isostep.item.graph import read_graphs
+from isostep.model.toy import toy_model
+from isostep.reporting.output import write_outputs
+from isostep.reporting.tables import difference_table, long_csv, summary_table
 from isostep.study.compare import compare_arms, load_study, run_plan
-from isostep.study.output import write_outputs
 from isostep.study.plan import Arm, parse_counts, parse_seeds, product_arms
 from isostep.study.store import fingerprint
-from isostep.study.tables import difference_table, long_csv, summary_table
-from isostep.study.toy import toy_model
 
 
 def _times(folder) -> dict[str, int]:

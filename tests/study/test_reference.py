@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from isostep.base.errors import InputError
 from isostep.dataset import load
 from isostep.dataset.catalogue import CATALOGUE, Entry
 from isostep.dataset.generate import generate_planar
 from isostep.dataset.read import in_order
-from isostep.errors import InputError
 from isostep.metric import mmd
 from isostep.metric.evaluate import evaluate
 from isostep.metric.reference import GraphReference, build_reference
-from isostep.model.zoo import embedded_names, load_model
+from isostep.model.lookup import embedded_names, load_model
 from isostep.study.reference import find_reference
 
 METRICS = ("degree", "clustering", "orbit", "spectral", "novel")

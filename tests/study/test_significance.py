@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.study.significance import holm, paired, spread
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.study.sweep import parse_param, sweep_arms
 
 

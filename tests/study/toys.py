@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from isostep.model.toy import toy_model, toy_reference
 from isostep.study.compare import Study, run_plan
 from isostep.study.plan import Plan, product_arms
-from isostep.study.toy import toy_model, toy_reference
 
 
 @pytest.fixture(scope="session")

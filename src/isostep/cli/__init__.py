@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from isostep.errors import IsostepError
+from isostep.base.errors import IsostepError
 
 # One line per command module; each has `register(app)`.
 MODULES = (

@@ -31,11 +31,11 @@ def calibrate(
 
     Example: `isostep calibrate grum-community-small --steps 50`
     """
+    from isostep.base.files import write_text
     from isostep.control.arclength import Density, equal_parts
-    from isostep.files import write_text
-    from isostep.model.zoo import load_model
-    from isostep.sampler import resolve
-    from isostep.sampling.prepare import PilotPlan, pilot_for
+    from isostep.model.lookup import load_model
+    from isostep.sampling.calibrate import PilotPlan, pilot_for
+    from isostep.settings.schema import resolve
 
     loaded = load_model(model)
     settings = resolve(

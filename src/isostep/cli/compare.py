@@ -57,8 +57,8 @@ def make_plan(**fields: Any) -> Plan:
     """A checked plan with the command line that asked for it."""
     from pydantic import ValidationError
 
-    from isostep.errors import InputError
-    from isostep.sampler import one_line
+    from isostep.base.errors import InputError
+    from isostep.settings.schema import one_line
     from isostep.study.plan import Plan
 
     try:
@@ -73,8 +73,8 @@ def command_line() -> str:
 
 def finish(plan: Plan, out: Path, plots: bool, as_json: bool) -> None:
     """Run, write tables and plots, print."""
+    from isostep.reporting.output import print_comparison, write_outputs
     from isostep.study.compare import run_plan
-    from isostep.study.output import print_comparison, write_outputs
 
     study = run_plan(plan, out, tell=teller(as_json))
     comparison = write_outputs(study, plots)

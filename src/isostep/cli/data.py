@@ -27,9 +27,9 @@ def register(app: typer.Typer) -> None:
 
 def list_datasets(as_json: bool = JSON) -> None:
     """Every dataset and where it would come from. Example: `isostep data list`"""
+    from isostep.base.errors import InputError
     from isostep.dataset.catalogue import CATALOGUE
     from isostep.dataset.source import find
-    from isostep.errors import InputError
 
     rows = []
     for name, entry in CATALOGUE.items():
@@ -55,8 +55,8 @@ def info(name: str, folder: Path | None = FOLDER, as_json: bool = JSON) -> None:
 
 def prepare(name: str, folder: Path | None = FOLDER, as_json: bool = JSON) -> None:
     """Parse a dataset into the cache, so that later loads take under a second. Example: `isostep data prepare qm9`"""
+    from isostep.base.cache import cache_path
     from isostep.dataset import load, lookup
-    from isostep.dataset.cache import cache_path
     from isostep.dataset.source import find
 
     start = time.perf_counter()

@@ -27,9 +27,9 @@ def demo(
     Example: `isostep demo`
     """
     from isostep.cli.compare import make_plan, teller
-    from isostep.report.page import write_report
+    from isostep.reporting.output import print_comparison, write_outputs
+    from isostep.reporting.page import write_report
     from isostep.study.compare import run_plan
-    from isostep.study.output import print_comparison, write_outputs
     from isostep.study.plan import Arm, product_arms
 
     chosen, reference, said = _find(model)
@@ -53,8 +53,8 @@ def demo(
 
 def _find(name: str):
     """The model, its reference (None: its dataset's), and a word about it; analytic where nothing is embedded."""
-    from isostep.model.zoo import embedded_names, load_model
-    from isostep.study.toy import NAME, toy_model, toy_reference
+    from isostep.model.lookup import embedded_names, load_model
+    from isostep.model.toy import NAME, toy_model, toy_reference
 
     missing = name == DEFAULT and name not in embedded_names()
     if name == NAME or missing:

@@ -41,7 +41,7 @@ def evaluate(
 
     Example: `isostep evaluate samples.jsonl --reference planar --kernel tv`
     """
-    from isostep.errors import InputError
+    from isostep.base.errors import InputError
     from isostep.metric.evaluate import evaluate as run
 
     if kernel not in (None, "tv", "emd"):

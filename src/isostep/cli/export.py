@@ -23,7 +23,7 @@ def export(
 
     Example: `isostep export runs/million --format parquet --out million.parquet`
     """
-    from isostep.export import export_run
+    from isostep.run.export import export_run
 
     count = export_run(folder, out, format, partial)
     size = out.stat().st_size

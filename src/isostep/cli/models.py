@@ -26,7 +26,7 @@ def models(
 
     Example: `isostep models --folder runs`
     """
-    from isostep.model.zoo import list_models
+    from isostep.model.lookup import list_models
 
     rows = list_models([folder])
     if as_json:
@@ -62,7 +62,7 @@ def import_model(
 
     Example: `isostep import gdss_qm9.pth --out models/qm9`
     """
-    from isostep.model.convert import import_released
+    from isostep.model.released.convert import import_released
 
     info = import_released(file, out, weights, preset, half)
     if as_json:
@@ -81,9 +81,9 @@ def fetch_model(
 
     Example: `isostep fetch gdss_qm9 && isostep sample gdss_qm9 -n 100`
     """
-    from isostep.model.fetch import fetch
-    from isostep.model.known import known_table
-    from isostep.progress import progress
+    from isostep.base.progress import progress
+    from isostep.model.released.fetch import fetch
+    from isostep.model.released.known import known_table
 
     known = known_table()[1].get(name)
     with progress(f"fetching {name}", total=known.bytes if known else None, quiet=as_json) as advance:

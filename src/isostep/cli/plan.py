@@ -34,11 +34,11 @@ def plan(
     import torch
 
     from isostep.cli.runs import duration
-    from isostep.model.zoo import load_model
-    from isostep.sampler import resolve
-    from isostep.sampling.plan import estimate, measure
-    from isostep.sampling.prepare import prepare
-    from isostep.sampling.sharded import SHARD
+    from isostep.model.lookup import load_model
+    from isostep.run.cost import estimate, measure
+    from isostep.run.engine import SHARD
+    from isostep.sampling.calibrate import prepare
+    from isostep.settings.schema import resolve
 
     torch.set_num_threads(threads)
     loaded = load_model(model, None, device)

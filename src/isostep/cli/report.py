@@ -19,9 +19,9 @@ def report(
 
     Example: `isostep report studies/first`
     """
-    from isostep.report.page import write_report
+    from isostep.reporting.output import write_outputs
+    from isostep.reporting.page import write_report
     from isostep.study.compare import load_study
-    from isostep.study.output import write_outputs
 
     study = load_study(folder)
     comparison = write_outputs(study)

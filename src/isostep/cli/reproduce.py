@@ -26,10 +26,10 @@ def reproduce(
 
     Example: `isostep reproduce T4 --quick`
     """
+    from isostep.base.files import read_json
     from isostep.cli.compare import command_line, teller
-    from isostep.files import read_json
-    from isostep.report.page import write_report
-    from isostep.study.output import print_tables
+    from isostep.reporting.output import print_tables
+    from isostep.reporting.page import write_report
     from isostep.study.reproduce import Options
     from isostep.study.reproduce import reproduce as run
 

@@ -21,7 +21,7 @@ def status(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Progress, rate, time left, failed shards. Example: `isostep runs status runs/million`"""
-    from isostep.sampling.inspect import status as read
+    from isostep.run.inspect import status as read
 
     report = read(folder)
     if as_json:
@@ -53,7 +53,7 @@ def verify(
 
     Example: `isostep runs verify runs/million --batches 2`
     """
-    from isostep.sampling.inspect import verify as check
+    from isostep.run.inspect import verify as check
 
     verdict = check(folder, model, batches, repair)
     if as_json:

@@ -9,8 +9,8 @@ from typing import Any
 
 import typer
 
-from isostep.errors import InputError
-from isostep.progress import progress
+from isostep.base.errors import InputError
+from isostep.base.progress import progress
 
 
 def register(app: typer.Typer) -> None:
@@ -72,14 +72,14 @@ def sample(
                 raise InputError("--workers and --ray need a run folder: add --out DIR")
             summary = _in_memory(model, n, preset, trace, advance, **common, **chosen)
         else:
-            from isostep.sampling.sharded import sample_run
+            from isostep.run.engine import sample_run
 
             summary = sample_run(
                 model, n, out, preset=preset, trace=trace, workers=workers, ray=ray, threads=threads,
                 shard_size=shard_size, advance=advance, **common, **chosen,
             )  # fmt: skip
             if sdf:
-                from isostep.export import export_run
+                from isostep.run.export import export_run
 
                 export_run(out, out / "molecules.sdf", "sdf")
     if as_json:
@@ -91,7 +91,7 @@ def sample(
 def _in_memory(
     model: str, n: int, preset: str | None, trace: bool, advance: Callable[..., None], **options: Any
 ) -> dict[str, Any]:
-    from isostep.model.zoo import load_model
+    from isostep.model.lookup import load_model
     from isostep.sampling.run import sample as draw
 
     loaded = load_model(model, options.pop("weights"), options["device"], preset)

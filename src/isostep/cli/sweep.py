@@ -50,8 +50,8 @@ def sweep(
     finish(plan, out, plots, as_json)
     numeric = len(params) == 1 and all(isinstance(v, int | float) for v in params[0].values)
     if plots and numeric:
+        from isostep.reporting.plots import save, sweep_curve
         from isostep.study.compare import compare_arms
-        from isostep.study.plots import save, sweep_curve
 
         values = [float(v) for v in params[0].values]
         figure = sweep_curve(compare_arms(load_study(out)), params[0].path, values)

@@ -26,8 +26,8 @@ def train(
     Example: `isostep train grum-community-small --out runs/community`; several devices:
     `torchrun --nproc-per-node 4 --no-python isostep train grum-qm9 --device cuda`.
     """
-    from isostep.errors import InputError
-    from isostep.train import presets
+    from isostep.base.errors import InputError
+    from isostep.training import presets
 
     if show or config is None:
         typer.echo(json.dumps(presets.names()) if as_json else "\n".join(presets.names()))
@@ -35,8 +35,8 @@ def train(
     if export not in ("best", "last"):
         raise InputError(f"--export must be best or last, got {export!r}")
 
-    from isostep.train.config import load_config
-    from isostep.train.run import train_run
+    from isostep.training.config import load_config
+    from isostep.training.run import train_run
 
     path = presets.find(config)
     loaded = load_config(path)

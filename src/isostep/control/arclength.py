@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from isostep.base.errors import InputError
 from isostep.control.grid import Grid
-from isostep.errors import InputError
-from isostep.sampling.solution import Trace
+from isostep.solution import Trace
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from isostep.base.errors import InputError
 from isostep.control.base import AcceptAll, Measured, Proposal
-from isostep.errors import InputError
 
 
 class DvsMemory(NamedTuple):

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from isostep.base.errors import InputError
 from isostep.control.base import Measured, Proposal, Review
-from isostep.errors import InputError
 
 
 class ErrorMemory(NamedTuple):

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from isostep.base.errors import InputError
 from isostep.control.base import AcceptAll, Measured, Proposal
-from isostep.errors import InputError
 
 
 class GridMemory(NamedTuple):

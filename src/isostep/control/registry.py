@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from isostep.base.errors import InputError
 from isostep.control.arclength import arclength
 from isostep.control.base import Controller
 from isostep.control.dvs import Dvs
 from isostep.control.error import ErrorControl, error_control
 from isostep.control.grid import Grid, cosine, gdss, karras, power, quadratic, uniform
-from isostep.errors import InputError
 
 
 def dvs(steps: int, **options: Any) -> Dvs:

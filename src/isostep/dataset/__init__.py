@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from isostep.dataset.cache import cached
+from isostep.base.cache import cached
+from isostep.base.errors import InputError
 from isostep.dataset.catalogue import CATALOGUE, Entry
 from isostep.dataset.data import Dataset
 from isostep.dataset.generate import generate_community, generate_planar, generate_sbm
 from isostep.dataset.source import find
-from isostep.errors import InputError
 
 __all__ = ["Dataset", "generate_community", "generate_planar", "generate_sbm", "load", "lookup", "names"]
 

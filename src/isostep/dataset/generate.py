@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from isostep.errors import InputError
-from isostep.graph import Graph
+from isostep.base.errors import InputError
+from isostep.item.graph import Graph
 
 Range = int | tuple[int, int]
 

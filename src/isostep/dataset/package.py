@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from isostep.dataset.cache import cache_folder
-from isostep.errors import InputError
-from isostep.files import read_json, write_json
-from isostep.graph import numbered_lines
+from isostep.base.cache import cache_folder
+from isostep.base.errors import InputError
+from isostep.base.files import read_json, write_json
+from isostep.item.graph import numbered_lines
 
 LISTS = "https://raw.githubusercontent.com/divelab/DIG_storage/main/ggraph/"
 LIST_LIMIT = 4 * 2**20

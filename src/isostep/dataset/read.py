@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from isostep.base.errors import InputError
+from isostep.base.files import csv_fields
+from isostep.base.progress import progress
 from isostep.dataset.data import SPLITS, graph_arrays, molecule_arrays
-from isostep.errors import InputError
-from isostep.files import csv_fields
-from isostep.graph import Graph, located, numbered_lines
-from isostep.molecule import Molecules, MoleculeSpec, encoder
-from isostep.progress import progress
+from isostep.item.graph import Graph, located, numbered_lines
+from isostep.item.molecule import Molecules, MoleculeSpec, encoder
 
 SplitRule = Callable[[int], np.ndarray]
 

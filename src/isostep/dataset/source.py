@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
+from isostep.base.errors import InputError
+from isostep.base.files import sha256
 from isostep.dataset.catalogue import Entry
 from isostep.dataset.data import graph_arrays
 from isostep.dataset.package import Package
 from isostep.dataset.read import encode_rows, read_graph_file, read_molecule_file
-from isostep.errors import InputError
-from isostep.files import sha256
-from isostep.graph import Graph
-from isostep.molecule import MoleculeSpec
+from isostep.item.graph import Graph
+from isostep.item.molecule import MoleculeSpec
 
 
 @dataclass(frozen=True)

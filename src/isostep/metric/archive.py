@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 
 
 @contextlib.contextmanager

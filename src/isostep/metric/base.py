@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from scipy.stats import norm
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 
 Measure = Callable[[np.ndarray], float]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from isostep.errors import InputError
-from isostep.graph import Graph
+from isostep.base.errors import InputError
+from isostep.item.graph import Graph
 from isostep.metric.base import Metric, Value, evaluate_metric
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.graph_summary import GraphSummary

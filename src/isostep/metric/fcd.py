@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isostep.errors import InputError, MissingPackageError
+from isostep.base.errors import InputError, MissingPackageError
+from isostep.base.progress import progress
 from isostep.metric.base import Measure
 from isostep.metric.molecules import Arrays, MoleculeMetric, MoleculeSet
-from isostep.progress import progress
 
 if TYPE_CHECKING:
     import torch

@@ -14,9 +14,9 @@ from typing import Literal
 
 import numpy as np
 
-from isostep.errors import InputError
-from isostep.files import replacing
-from isostep.graph import Graph
+from isostep.base.errors import InputError
+from isostep.base.files import replacing
+from isostep.item.graph import Graph
 from isostep.metric.archive import opened
 from isostep.metric.base import Metric, evaluate_metric
 from isostep.metric.graph_statistics import STATISTICS, Statistic, describe

@@ -21,7 +21,7 @@ from typing import Literal, get_args
 import numpy as np
 from scipy.linalg import eigvalsh
 
-from isostep.graph import Graph
+from isostep.item.graph import Graph
 from isostep.metric.orbits import orbit_counts, triangles
 
 Statistic = Literal["degree", "clustering", "orbit", "spectral", "spectral_clipped"]

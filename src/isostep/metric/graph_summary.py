@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from isostep.errors import InputError
-from isostep.files import replacing
-from isostep.graph import Graph
+from isostep.base.errors import InputError
+from isostep.base.files import replacing
+from isostep.item.graph import Graph
 from isostep.metric.archive import opened
 from isostep.metric.graph_reference import SPLITS, GraphReference, Split
 from isostep.metric.graph_statistics import STATISTICS

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import rustworkx
 
-from isostep.graph import Graph
+from isostep.item.graph import Graph
 
 
 def to_rustworkx(graph: Graph, payload: Sequence[Any] | None = None) -> rustworkx.PyGraph:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
-from isostep.errors import InputError
-from isostep.files import bounded_lines, csv_fields
-from isostep.graph import Graph, located
+from isostep.base.errors import InputError
+from isostep.base.files import bounded_lines, csv_fields
+from isostep.item.graph import Graph, located
 from isostep.metric.molecules import canonical
 
 Kind = Literal["graph", "molecule"]
@@ -110,7 +110,7 @@ def _from_path(path: Path, strict: bool) -> Items:
 
 def _from_shards(folder: Path, strict: bool) -> Items:
     """A large run, shard by shard."""
-    from isostep.sampling.shards import read_state
+    from isostep.run.format import read_state
 
     state = read_state(folder)
     items = Items(state.plan.kind)

@@ -17,8 +17,8 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from isostep.errors import InputError
-from isostep.graph import Graph
+from isostep.base.errors import InputError
+from isostep.item.graph import Graph
 from isostep.metric.base import Measure
 from isostep.metric.graph_reference import GraphReference, as_reference
 from isostep.metric.graph_statistics import CLUSTERING_BINS, Statistic, describe

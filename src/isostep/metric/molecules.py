@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_chec
 import numpy as np
 from scipy import sparse
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.metric.base import Measure
 
 if TYPE_CHECKING:

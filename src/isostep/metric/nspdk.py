@@ -20,8 +20,8 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from isostep.errors import InputError
-from isostep.graph import Graph
+from isostep.base.errors import InputError
+from isostep.item.graph import Graph
 from isostep.metric.base import Measure
 from isostep.metric.graph_reference import GraphReference, as_reference
 from isostep.metric.molecules import Arrays, MoleculeMetric, MoleculeSet

@@ -16,8 +16,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from isostep.errors import InputError
-from isostep.files import read_json, replacing
+from isostep.base.errors import InputError
+from isostep.base.files import read_json, replacing
+from isostep.base.progress import progress
 from isostep.metric.archive import opened
 from isostep.metric.fcd import FrechetDistance
 from isostep.metric.graph_reference import GraphReference
@@ -34,7 +35,6 @@ from isostep.metric.molecules import (
 )
 from isostep.metric.nspdk import MoleculeNspdk
 from isostep.metric.vun import BlockModel, Connected, Planar, Unique, Valid
-from isostep.progress import progress
 
 MOLECULE_METRICS: tuple[MoleculeMetric, ...] = (
     Uniqueness(),

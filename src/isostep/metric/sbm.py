@@ -29,9 +29,9 @@ from typing import Literal
 import numpy as np
 from scipy.special import gammaln
 
-from isostep.errors import InputError, MissingPackageError
-from isostep.graph import Graph
-from isostep.progress import progress
+from isostep.base.errors import InputError, MissingPackageError
+from isostep.base.progress import progress
+from isostep.item.graph import Graph
 
 Inference = Literal["graph-tool", "own"]
 

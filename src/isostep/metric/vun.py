@@ -18,8 +18,8 @@ import numpy as np
 import rustworkx
 from scipy.stats import chi2
 
-from isostep.errors import InputError
-from isostep.graph import Graph
+from isostep.base.errors import InputError
+from isostep.item.graph import Graph
 from isostep.metric.base import Measure, Metric
 from isostep.metric.graph_reference import GraphReference, Split, as_reference
 from isostep.metric.isomorphism import Catalogue, to_rustworkx

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from isostep.model.info import ModelInfo
+from isostep.model.card import ModelInfo
 from isostep.model.model import Model
 from isostep.network.analytic import Mixture, rings_and_stars
 from isostep.state import GraphState

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from torch import Tensor
 
-from isostep.errors import InputError
-from isostep.files import read_json, replacing, sha256, write_json
-from isostep.graph import located
-from isostep.model.info import ModelInfo
+from isostep.base.errors import InputError
+from isostep.base.files import read_json, replacing, sha256, write_json
+from isostep.item.graph import located
+from isostep.model.card import ModelInfo
 from isostep.model.model import Model
 
 CARD, WEIGHTS = "model.json", "model.safetensors"

@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from isostep.errors import InputError
-from isostep.graph import Graph
-from isostep.model.info import ModelInfo
-from isostep.molecule import Decoded, decode, decode_graphs
+from isostep.base.errors import InputError
+from isostep.item.graph import Graph
+from isostep.item.molecule import Decoded, decode, decode_graphs
+from isostep.model.card import ModelInfo
 from isostep.network import assemble
 from isostep.network.fast import FastNetwork
 from isostep.noise import SIZES, standard_normal, uniform

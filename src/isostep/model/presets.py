@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from isostep.errors import InputError
-from isostep.sampler import SamplerPreset, one_line
+from isostep.base.errors import InputError
+from isostep.settings.schema import SamplerPreset, one_line
 
 try:
     import tomllib

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -36,12 +36,12 @@ def assemble(family: str, params: Mapping[str, Any], weights: Mapping[str, Tenso
 
 def _empty(family: str, params: Mapping[str, Any]) -> nn.Module:
     if family == "gdss":
-        from isostep.network.gdss import GdssNetwork
+        from isostep.network.gdss.reference import GdssNetwork
         from isostep.network.settings import entry
 
         return GdssNetwork(entry(params, "x"), entry(params, "adj"))
     if family == "grum":
-        from isostep.network.grum import GrumNetwork
+        from isostep.network.grum.reference import GrumNetwork
 
         return GrumNetwork(params)
     raise InputError(f"unknown network family {family!r}; expected gdss or grum")

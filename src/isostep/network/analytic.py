@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.noise import standard_normal
 from isostep.process.base import Process
 from isostep.process.sde import ProcessSde

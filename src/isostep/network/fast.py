@@ -20,10 +20,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from isostep.errors import InputError, require
-from isostep.network import fast_gdss, fast_grum
-from isostep.network.gdss import GdssNetwork
-from isostep.network.grum import GrumNetwork
+from isostep.base.errors import InputError, require
+from isostep.network.gdss import fast as fast_gdss
+from isostep.network.gdss.reference import GdssNetwork
+from isostep.network.grum import fast as fast_grum
+from isostep.network.grum.reference import GrumNetwork
 
 BACKENDS = ("auto", "reference", "torch", "numba")
 FEW_GRAPHS = 8
@@ -174,7 +175,7 @@ def _compiled_pays(network: nn.Module, settings: FastSettings) -> bool:
 def _kernels(family: str) -> Any:
     """Compiled helpers of a family; None where Numba is not installed."""
     try:
-        return importlib.import_module(f"isostep.network.kernels.{family}").NumbaOps()
+        return importlib.import_module(f"isostep.network.{family}.kernels").NumbaOps()
     except ImportError:
         return None
 

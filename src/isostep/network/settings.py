@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 
 MAX_WIDTH = 65_536  # of one layer
 MAX_LAYERS = 256

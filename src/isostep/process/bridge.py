@@ -20,7 +20,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.process.base import LinearStep, Marginal
 from isostep.state import expand
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.process.base import Process
 from isostep.process.score_sde import ScoreSde
 from isostep.state import GraphState

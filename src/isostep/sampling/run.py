@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from isostep.errors import InputError, require
-from isostep.graph import Graph
+from isostep.base.errors import InputError, require
+from isostep.item.graph import Graph
+from isostep.item.molecule import Decoded
+from isostep.model.lookup import load_model
 from isostep.model.model import Model
-from isostep.model.zoo import load_model
-from isostep.molecule import Decoded
 from isostep.noise import Noise
-from isostep.sampler import SamplerSettings, resolve
-from isostep.sampling.prepare import prepare
-from isostep.sampling.run_batch import sample_batch
-from isostep.sampling.solution import Solution, Status
+from isostep.sampling.batch import sample_batch
+from isostep.sampling.calibrate import prepare
+from isostep.settings.schema import SamplerSettings, resolve
+from isostep.solution import Solution, Status
 from isostep.state import GraphState
 
 if TYPE_CHECKING:

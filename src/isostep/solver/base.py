@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.noise import PREDICTOR, Draw, Noise
 from isostep.process.base import Process
 from isostep.process.sde import Evaluation, Sde

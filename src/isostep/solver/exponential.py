@@ -23,7 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.process.base import noisier_step
 from isostep.process.sde import Evaluation, Sde
 from isostep.solver.base import Advance, NoiseSource, OneStep, Span, add_noise, need_processes

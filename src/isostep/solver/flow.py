@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.noise import ZeroNoise
 from isostep.process.score_sde import ScoreSde
 from isostep.process.sde import Evaluation, FlowSde, ProcessSde, Sde

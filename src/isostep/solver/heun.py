@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.geometry import squared_norm
 from isostep.process.sde import Evaluation, Sde
 from isostep.solver.base import Advance, NoiseSource, OneStep, Span, add_noise

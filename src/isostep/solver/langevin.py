@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.geometry import squared_norm
 from isostep.noise import CORRECTOR
 from isostep.process.sde import Evaluation, Sde

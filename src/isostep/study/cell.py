@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from isostep.errors import InputError
-from isostep.files import write_json, write_text
-from isostep.graph import Graph, write_graphs
+from isostep.base.errors import InputError
+from isostep.base.files import write_json, write_text
+from isostep.item.graph import Graph, write_graphs
 from isostep.metric.evaluate import evaluate
 from isostep.model.model import Model
 from isostep.noise import BrownianTree
-from isostep.sampler import SamplerSettings
+from isostep.run.write import GRAPHS, MOLECULES, RUN, write_run
 from isostep.sampling.run import SampleResult, sample
-from isostep.sampling.solution import Trace
-from isostep.sampling.write import GRAPHS, MOLECULES, RUN, write_run
+from isostep.settings.schema import SamplerSettings
+from isostep.solution import Trace
 from isostep.state import GraphState
 from isostep.study.reference import Found
 from isostep.study.store import FORMAT

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from isostep import __version__
-from isostep.errors import InputError
-from isostep.files import read_json, write_json
+from isostep.base.errors import InputError
+from isostep.base.files import read_json, write_json
+from isostep.model.lookup import load_model
 from isostep.model.model import Model
-from isostep.model.zoo import load_model
-from isostep.sampler import SamplerSettings, resolve
-from isostep.sampling.prepare import KNOBS, prepare
-from isostep.sampling.write import versions
+from isostep.run.write import versions
+from isostep.sampling.calibrate import KNOBS, prepare
+from isostep.settings.schema import SamplerSettings, resolve
 from isostep.study.cell import TIMES, at_time, draw, is_complete, measure, write_cell_run
 from isostep.study.plan import DEFAULT_METRICS, Plan
 from isostep.study.reference import Found, find_reference

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 from isostep.sampling.run import DEFAULT_BATCH
 
 DEFAULT_METRICS = {"graph": ("degree", "clustering", "orbit", "spectral"), "molecule": ("valid", "fcd", "nspdk")}
@@ -24,7 +24,7 @@ class _Frozen(BaseModel):
 
 
 class Arm(_Frozen):
-    """`chosen` goes to `isostep.sampler.resolve`; `calls` a budget of network calls per graph that sets the steps."""
+    """`chosen` goes to `resolve`; `calls` is a budget of network calls per graph that sets the steps."""
 
     name: str
     chosen: dict[str, Any]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from isostep.base.cache import cache_folder
+from isostep.base.files import sha256
 from isostep.dataset import lookup
-from isostep.dataset.cache import cache_folder
 from isostep.dataset.source import find
-from isostep.files import sha256
 from isostep.metric.evaluate import FALLBACK_KERNEL
 from isostep.metric.mmd import Kernel
 from isostep.metric.reference import FOLDER, MoleculeReference, Reference, build_reference, load_reference, shipped
-from isostep.study.toy import NAME as ANALYTIC
-from isostep.study.toy import toy_reference
+from isostep.model.toy import NAME as ANALYTIC
+from isostep.model.toy import toy_reference
 
 
 class Found(NamedTuple):

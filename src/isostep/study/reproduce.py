@@ -16,21 +16,21 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from isostep.errors import InputError
-from isostep.files import write_json
+from isostep.base.errors import InputError
+from isostep.base.files import write_json
 from isostep.metric.mmd import Kernel
+from isostep.model.lookup import embedded_names, load_model
 from isostep.model.model import Model
 from isostep.model.presets import read_toml
-from isostep.model.zoo import embedded_names, load_model
-from isostep.sampler import one_line
+from isostep.reporting.output import write_outputs, write_tables
+from isostep.reporting.plots import parts as variation_parts
+from isostep.reporting.plots import steps_until
+from isostep.reporting.tables import ARROW, Table, difference_table, interval_text, number, signed
+from isostep.settings.schema import one_line
 from isostep.study.compare import Study, Tell, run_plan
-from isostep.study.output import write_outputs, write_tables
 from isostep.study.plan import Arm, Plan, parse_seeds
-from isostep.study.plots import parts as variation_parts
-from isostep.study.plots import steps_until
 from isostep.study.significance import Verdict
 from isostep.study.store import fingerprint
-from isostep.study.tables import ARROW, Table, difference_table, interval_text, number, signed
 
 
 class _Frozen(BaseModel):

@@ -17,7 +17,7 @@ from typing import Literal
 
 from scipy.stats import t as student
 
-from isostep.errors import InputError
+from isostep.base.errors import InputError
 
 Verdict = Literal["better", "worse", "not distinguishable"]
 Better = Literal["lower", "higher"]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from isostep.errors import InputError
-from isostep.files import read_json, write_json
+from isostep.base.errors import InputError
+from isostep.base.files import read_json, write_json
 from isostep.model.model import Model
 
 STUDY, FORMAT = "study.json", 1

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isostep.errors import InputError
-from isostep.sampler import SamplerSettings
+from isostep.base.errors import InputError
+from isostep.settings.schema import SamplerSettings
 from isostep.study.plan import Arm, words
 
 GROUPS = {"schedule": "schedule_options", "solver": "solver_options"}

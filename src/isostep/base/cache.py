@@ -1,0 +1,42 @@
+"""Parsed arrays on disk: `.npz` without pickle, one file per (name, fingerprint of the source, format)."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from isostep.base.errors import InputError
+from isostep.base.files import replacing
+
+FORMAT = 1  # raise it whenever the arrays change their meaning
+
+
+def cache_folder() -> Path:
+    """ISOSTEP_CACHE, else ~/.cache/isostep."""
+    return Path(os.environ.get("ISOSTEP_CACHE") or Path.home() / ".cache" / "isostep")
+
+
+def cache_path(name: str, fingerprint: str) -> Path:
+    """Where the arrays of this source are stored."""
+    return cache_folder() / "dataset" / f"{name}-{fingerprint[:16]}-v{FORMAT}.npz"
+
+
+def cached(name: str, fingerprint: str, build: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The stored arrays, or those of `build`, stored for the next time; an unreadable file is built anew."""
+    path = cache_path(name, fingerprint)
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {key: stored[key] for key in stored.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError):
+        arrays = build()
+    try:
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+    except InputError:
+        pass  # a cache that cannot be written costs time, not the result
+    return arrays

@@ -1,0 +1,93 @@
+"""Files written whole or not at all: write beside the target, then rename."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from isostep.base.errors import InputError
+
+LONGEST_LINE = 32 * 2**20
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path in the target's folder; on success it replaces `path`, on failure it is removed."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}; choose a folder you can write to") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with open(temporary, "rb") as written:
+            os.fsync(written.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}; nothing was changed") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write `text` to `path` atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, value: Any, indent: int | None = 2) -> None:
+    """Write `value` as JSON to `path` atomically; NaN and infinity are refused, for other readers' sake."""
+    write_text(path, json.dumps(value, indent=indent, allow_nan=False) + "\n")
+
+
+def read_json(path: str | Path, limit: int = 256 * 2**20) -> Any:
+    """Read a JSON file of at most `limit` bytes."""
+    path = Path(path)
+    try:
+        size = path.stat().st_size
+        if size > limit:
+            raise InputError(f"{path} has {size} bytes, more than the {limit} allowed for a JSON file")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is not valid JSON: {error}; restore or delete the file") from error
+
+
+def bounded_lines(file: IO[bytes] | gzip.GzipFile, path: str | Path, most: int = LONGEST_LINE) -> Iterator[bytes]:
+    """Lines of an open file; one of `most` bytes or more (a small compressed file can hold it) is refused."""
+    while line := file.readline(most):
+        if len(line) >= most:
+            raise InputError(f"{path}: a line has {most} bytes or more; that is no graph or molecule")
+        yield line
+
+
+def csv_fields(line: str) -> list[str]:
+    """Fields of one line of a CSV file."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error as error:
+        raise InputError(f"not a line of CSV: {error}") from error
+
+
+def sha256(path: str | Path) -> str:
+    """Hex digest of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,133 @@
+"""One undirected simple graph as data: a node count and its edges i < j; read from and written to JSON lines.
+
+A line of a `.jsonl` file is `{"n": 5, "edges": [[0, 1], [1, 2]]}`; other keys are ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isostep.base.errors import InputError
+from isostep.base.files import bounded_lines, replacing
+
+if TYPE_CHECKING:
+    import networkx
+
+MAX_NODES = 100_000  # a declared size beyond this is refused, not allocated
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """`n` nodes 0..n-1 and `edges` of shape (m, 2), int64, each i < j, sorted, without repeats."""
+
+    n: int
+    edges: np.ndarray
+
+    @staticmethod
+    def of(n: int, edges: Iterable) -> Graph:
+        """Build from any iterable of pairs: orders, sorts, drops repeats; refuses loops and nodes outside 0..n-1."""
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 0 <= n <= MAX_NODES:
+            raise InputError(f"n must be a whole number from 0 to {MAX_NODES}, got {n!r}")
+        try:
+            pairs = np.asarray(edges if isinstance(edges, np.ndarray) else list(edges))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"edges must be a list of pairs [i, j], got {str(edges)[:60]!r}") from error
+        if pairs.shape[:1] == (0,):
+            return Graph(int(n), np.zeros((0, 2), np.int64))
+        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+            raise InputError(f"edges must be pairs of whole numbers [i, j], got {str(edges)[:60]!r}")
+        pairs = np.unique(np.sort(pairs.astype(np.int64), axis=1), axis=0)
+        if pairs.min() < 0 or pairs.max() >= n:
+            raise InputError(f"an edge names node {pairs.max() if pairs.max() >= n else pairs.min()}, but n is {n}")
+        if (pairs[:, 0] == pairs[:, 1]).any():
+            raise InputError("an edge joins a node to itself; remove self-loops")
+        return Graph(int(n), pairs)
+
+    @staticmethod
+    def from_adjacency(adjacency: np.ndarray) -> Graph:
+        """Edges where the upper triangle of a (n, n) array is non-zero."""
+        if adjacency.ndim != 2 or adjacency.shape[0] != adjacency.shape[1]:
+            raise InputError(f"an adjacency matrix must have shape (n, n), got {adjacency.shape}")
+        return Graph(len(adjacency), np.argwhere(np.triu(adjacency, 1)).astype(np.int64))
+
+    @staticmethod
+    def from_networkx(graph: networkx.Graph) -> Graph:
+        """Nodes are renumbered in their iteration order; self-loops are dropped."""
+        place = {node: i for i, node in enumerate(graph)}
+        return Graph.of(len(place), [(place[u], place[v]) for u, v in graph.edges if u != v])
+
+    def adjacency(self, dtype=np.float64) -> np.ndarray:
+        """Dense symmetric 0/1 matrix (n, n)."""
+        dense = np.zeros((self.n, self.n), dtype)
+        dense[self.edges[:, 0], self.edges[:, 1]] = 1
+        dense[self.edges[:, 1], self.edges[:, 0]] = 1
+        return dense
+
+    def to_networkx(self) -> networkx.Graph:
+        import networkx
+
+        graph = networkx.empty_graph(self.n)
+        graph.add_edges_from(self.edges.tolist())
+        return graph
+
+    def to_json(self) -> str:
+        return json.dumps({"n": self.n, "edges": self.edges.tolist()}, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(line: str) -> Graph:
+        """Parse one line of a `.jsonl` file."""
+        try:
+            record = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise InputError(f"not JSON: {error}") from error
+        if not isinstance(record, dict) or not {"n", "edges"} <= record.keys():
+            raise InputError('expected {"n": ..., "edges": [[i, j], ...]}')
+        if not isinstance(record["edges"], list):
+            raise InputError(f"edges must be a list of pairs [i, j], got {str(record['edges'])[:60]!r}")
+        return Graph.of(record["n"], record["edges"])
+
+
+def write_graphs(path: str | Path, graphs: Iterable[Graph]) -> None:
+    """One JSON line per graph, atomically."""
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.writelines(graph.to_json() + "\n" for graph in graphs)
+
+
+def read_graphs(path: str | Path) -> list[Graph]:
+    """All graphs of a `.jsonl` file; the first bad line raises with its number."""
+    graphs = []
+    for number, line in numbered_lines(path):
+        with located(f"{path}, line {number}"):
+            graphs.append(Graph.from_json(line))
+    return graphs
+
+
+@contextlib.contextmanager
+def located(place: str) -> Iterator[None]:
+    """Put `place` before the message of an InputError raised inside."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from error
+
+
+def numbered_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """Lines of a text file (or of a `.gz` of one) with their numbers from 1; blank lines are counted and left out."""
+    opener = gzip.open if Path(path).suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as file:
+            lines = enumerate((line.decode() for line in bounded_lines(file, path)), start=1)
+            yield from ((number, line.replace("\r\n", "\n")) for number, line in lines if line.strip())
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text: {error.reason}; check what the file holds") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}; check the file") from error

@@ -1,0 +1,122 @@
+"""Which model a name means: an embedded model, a folder of ours, a released `.pth` file, or a fetched one's name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from isostep.base.errors import InputError
+from isostep.model.analytic import NAME as ANALYTIC
+from isostep.model.analytic import analytic_model
+from isostep.model.folder import CARD, load_folder, read_card
+from isostep.model.model import Model
+from isostep.model.presets import find_preset
+from isostep.model.released.convert import load_released
+from isostep.model.released.known import fetched, known_table, models_folder
+
+EMBEDDED = Path(__file__).resolve().parent.parent / "embedded"
+
+
+def embedded_names() -> list[str]:
+    """Trained models that ship with the package."""
+    return sorted(card.parent.name for card in EMBEDDED.glob(f"*/{CARD}"))
+
+
+def load_model(
+    model: str | Path | Model,
+    weights: str | None = None,
+    device: str | None = None,
+    preset: str | Path | None = None,
+) -> Model:
+    """Load a model: an embedded name, a model folder, a released `.pth` file, or the name of a fetched one.
+
+    `weights` ("raw" or "ema") chooses among those a released file holds; a folder holds one set. `preset` is for
+    released files: a packaged preset's name or a TOML file. `device` is the CPU, or where a loaded model already is.
+    """
+    loaded = model if isinstance(model, Model) else _load(str(model), weights, preset)
+    if weights is not None and loaded.info.weights != weights:
+        name = loaded.info.name if isinstance(model, Model) else model
+        raise InputError(f"{name} holds {loaded.info.weights} weights, not {weights!r}; import the released file again")
+    return loaded if device is None else loaded.to(check_device(device))
+
+
+def _load(model: str, weights: str | None, preset: str | Path | None) -> Model:
+    folder = EMBEDDED / model if model in embedded_names() else Path(model)
+    if folder.is_dir() or model == ANALYTIC:
+        if preset is not None:
+            raise InputError(f"--preset is for released files; {model} has settings of its own")
+        return load_folder(folder) if folder.is_dir() else analytic_model()
+    if Path(model).is_file():
+        return load_released(model, weights, preset)
+    known = known_table()[1].get(model)
+    if known is not None:
+        if there := fetched(known):
+            return load_released(there, weights, preset)
+        raise InputError(f"{model} is not here yet: run `isostep fetch {model}` first, or name its .pth file")
+    embedded, names = ", ".join([*embedded_names(), ANALYTIC]), ", ".join(known_table()[1])
+    raise InputError(
+        f"no model {model!r}: not an embedded name ({embedded}), a model folder, a .pth file, "
+        f"or the name of a fetched one ({names})"
+    )
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One line of `isostep models`. `problem` says why a model cannot be used."""
+
+    name: str
+    where: Literal["embedded", "imported", "known"]
+    dataset: str = ""
+    family: str = ""
+    weights: str = ""
+    sha256: str | None = None
+    path: str | None = None  # None: not here
+    problem: str | None = None
+
+
+def list_models(folders: Iterable[Path] = ()) -> list[Listed]:
+    """Embedded models, model folders inside `folders` and inside the cache, and known released files."""
+    rows = [_listed(EMBEDDED / name, "embedded") for name in embedded_names()]
+    rows.append(Listed(ANALYTIC, "embedded", ANALYTIC, path="computed, no file"))
+    found = {path.parent.resolve(): path.parent for place in (*folders, models_folder()) for path in _cards(place)}
+    rows += [_listed(folder, "imported") for folder in found.values()]
+    for known in known_table()[1].values():
+        preset, there = find_preset(known.preset), fetched(known)
+        path = str(there) if there else None
+        rows.append(
+            Listed(known.name, "known", preset.dataset, preset.family, preset.sampler.weights, known.sha256, path)
+        )
+    return rows
+
+
+def _cards(place: Path) -> list[Path]:
+    """Cards of the model folders in `place`, and of `place` itself."""
+    return sorted(path for path in (*place.glob(CARD), *place.glob(f"*/{CARD}")) if path.is_file())
+
+
+def _listed(folder: Path, where: Literal["embedded", "imported"]) -> Listed:
+    """A bad card is worth a line of the list, not its end."""
+    try:
+        info = read_card(folder)
+    except InputError as error:
+        return Listed(folder.name, where, path=str(folder), problem=str(error))
+    name = folder.name if where == "embedded" else info.name
+    return Listed(name, where, info.dataset, info.family, info.weights, info.sha256, str(folder))
+
+
+def check_device(device: str) -> str:
+    """A usable device, or an error before any work."""
+    import torch
+
+    kind = device.split(":")[0]
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if kind not in available:
+        raise InputError(f"unknown device {device!r}; choose cpu, cuda or mps")
+    if not available[kind]:
+        raise InputError(f"device {device!r} is not available here; use --device cpu")
+    try:
+        return str(torch.device(device))
+    except RuntimeError as error:
+        raise InputError(f"unknown device {device!r}; choose cpu, cuda or mps, such as cuda:0") from error

@@ -1,0 +1,1 @@
+"""Files as their authors released them."""

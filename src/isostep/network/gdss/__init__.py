@@ -1,0 +1,1 @@
+"""GDSS' score networks."""

@@ -1,0 +1,1 @@
+"""GruM's graph transformer."""

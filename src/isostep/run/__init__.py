@@ -1,0 +1,1 @@
+"""Run folders: sampled by workers, resumable, one format."""

@@ -1,0 +1,107 @@
+"""The same shards on a Ray cluster: one actor per worker, one model copy each, results brought back to the driver.
+
+The workers need Isostep installed, and no shared file system: the model goes out through Ray's object store, shards
+come back as bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from isostep.base.errors import InputError, IsostepError, require
+from isostep.run.format import Shard, Task
+from isostep.run.workers import Event, Job, make_shard
+
+POLL = 1.0  # seconds
+
+
+class _Actor:
+    """Runs on the cluster. Two threads: one makes the shard, the other answers how far it is."""
+
+    def __init__(self, data: bytes, threads: int) -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+        self.job = Job.loads(data)
+        self.told: tuple[int, float] = (-1, 0.0)
+
+    def make(self, task: Task) -> Shard:
+        def tell(fraction: float) -> None:
+            self.told = (task.shard, fraction)
+
+        return make_shard(self.job, task, tell)
+
+    def done(self, shard: int) -> float:
+        return self.told[1] if self.told[0] == shard else 0.0
+
+
+class RayCrew:
+    """Workers as actors. `address`: "auto" is the cluster of this machine, started if there is none."""
+
+    def __init__(self, job: Job, address: str, threads: int) -> None:
+        self.ray: Any = require("ray", "ray", "--ray")
+        self.threads = threads
+        self._connect(address)
+        self.data = self.ray.put(job.dumps())
+        self.actor = self.ray.remote(num_cpus=threads, max_concurrency=2)(_Actor)
+        self.running: dict[Any, tuple[Task, Any, Any]] = {}  # worker -> its task, the shard to come, how far it is
+
+    def _connect(self, address: str) -> None:
+        options = {"logging_level": "ERROR", "log_to_driver": False, "ignore_reinit_error": True}
+        try:
+            if address != "auto":
+                self.ray.init(address=address, **options)
+                return
+            try:
+                self.ray.init(address="auto", **options)
+            except ConnectionError:
+                self.ray.init(include_dashboard=False, **options)
+        except Exception as error:  # Ray raises that very class where a cluster does not start
+            cause = str(error).split("\n")[0]
+            raise InputError(
+                f"cannot reach the Ray cluster {address!r}: {cause}; start one, or leave out --ray"
+            ) from error
+
+    def start(self) -> Any:
+        return self.actor.remote(self.data, self.threads)
+
+    def give(self, worker: Any, task: Task) -> None:
+        self.running[worker] = (task, worker.make.remote(task), worker.done.remote(task.shard))
+
+    def wait(self, workers: list[Any]) -> Iterator[Event]:
+        coming = {self.running[worker][1]: worker for worker in workers}
+        ready, _ = self.ray.wait(list(coming), num_returns=1, timeout=POLL)
+        for reference in ready:
+            yield Event(coming[reference], *self._fetch(reference))
+        finished = {coming[reference] for reference in ready}
+        yield from self._progress([worker for worker in workers if worker not in finished])
+
+    def _fetch(self, reference: Any) -> tuple[str, Any]:
+        try:
+            return "done", self.ray.get(reference)
+        except self.ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, IsostepError):
+                return "refused", str(error.cause)
+            return "lost", f"{type(error.cause).__name__}: {error.cause}"
+        except self.ray.exceptions.RayError as error:
+            return "lost", f"{type(error).__name__}: {str(error).splitlines()[0]}"
+
+    def _progress(self, workers: list[Any]) -> Iterator[Event]:
+        asked = {self.running[worker][2]: worker for worker in workers if worker in self.running}
+        if not asked:
+            return
+        ready, _ = self.ray.wait(list(asked), num_returns=len(asked), timeout=0)
+        for reference in ready:
+            worker = asked[reference]
+            with contextlib.suppress(self.ray.exceptions.RayError):  # a dead one shows in `_fetch`
+                fraction = self.ray.get(reference)
+                task, shard, _ = self.running[worker]
+                self.running[worker] = (task, shard, worker.done.remote(task.shard))
+                yield Event(worker, "tell", fraction)
+
+    def stop(self, worker: Any) -> None:
+        self.running.pop(worker, None)
+        with contextlib.suppress(self.ray.exceptions.RayError):
+            self.ray.kill(worker)

@@ -1,0 +1,215 @@
+"""Settings that need the model itself: measure on a pilot batch, once, and keep the answer.
+
+    arclength    the information rate along a pilot run, cut into N equal parts
+    calls        a budget of network calls per graph: a grid's step count; by search, kappa of DVS or
+                 the tolerance of error control
+
+A pilot is stored as a small JSON file: beside the model where it is a folder of its own, else in the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from isostep.base.cache import cache_folder
+from isostep.base.errors import InputError
+from isostep.base.files import read_json, write_json
+from isostep.control.arclength import Density, Pilot, equal_parts
+from isostep.model.model import Model
+from isostep.sampling.batch import sample_batch
+from isostep.settings.schema import SamplerSettings
+
+Tell = Callable[[str], None]
+PACKAGE = Path(__file__).resolve().parent.parent
+PILOT_SEED = 0x150_57E9  # pilot graphs are nobody's samples
+
+
+@dataclass(frozen=True)
+class PilotPlan:
+    """How a pilot is run."""
+
+    graphs: int = 32
+    steps: int = 200
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.graphs <= 100_000 and 10 <= self.steps <= 100_000):
+            raise InputError(f"a pilot needs 1 or more graphs and 10 or more steps, got {self.graphs}, {self.steps}")
+
+
+def measure_pilot(model: Model, settings: SamplerSettings, plan: PilotPlan | None = None) -> Pilot:
+    """The information rate along uniform steps with the settings' solver and corrector."""
+    plan = plan or PilotPlan()
+    uniform = settings.model_copy(update={"schedule": "uniform", "steps": plan.steps, "schedule_options": {}})
+    index = torch.arange(plan.graphs)
+    solution = sample_batch(model, uniform, index, PILOT_SEED, trace=1)
+    assert solution.trace is not None
+    calls = solution.batch_calls
+    return Pilot.from_trace(solution.trace, model.sde.t_end, plan.graphs, calls)
+
+
+def pilot_for(
+    model: Model,
+    settings: SamplerSettings,
+    plan: PilotPlan | None = None,
+    fresh: bool = False,
+    tell: Tell | None = None,
+) -> Pilot:
+    """The stored pilot of this model, solver and corrector, or a new one, stored."""
+    plan = plan or PilotPlan()
+    key = [_physics(settings), plan.graphs, plan.steps]
+
+    def measure() -> dict[str, Any]:
+        if tell:
+            tell(f"calibrating on {plan.graphs} graphs, {plan.steps} steps")
+        return {"settings": _physics(settings), **measure_pilot(model, settings, plan).to_dict()}
+
+    return Pilot.from_dict(_stored(model, "pilot", key, measure, fresh))
+
+
+def _stored(model: Model, what: str, key: Any, measure: Callable[[], dict[str, Any]], fresh: bool = False) -> Any:
+    """A measured record, filed under the model's fingerprint and `key`: in the model's folder, else in the cache.
+
+    An embedded model's folder belongs to the package: records may ship there, but none is written.
+    """
+    digest = hashlib.sha256(json.dumps([model.fingerprint(), key], sort_keys=True).encode()).hexdigest()
+    name = f"{what}-{digest[:16]}.json"
+    places = [folder / name for folder in (model.home, cache_folder() / "calibration") if folder is not None]
+    found = next((place for place in places if place.is_file()), None)
+    if found is not None and not fresh:
+        return read_json(found)
+    record = {"model": model.info.name, **measure()}
+    for place in places:
+        if PACKAGE in place.parents:
+            continue
+        try:
+            write_json(place, record, indent=None)
+            break
+        except InputError:  # a folder that cannot be written: the next place
+            if place == places[-1]:
+                raise
+    return record
+
+
+def _physics(settings: SamplerSettings) -> dict[str, Any]:
+    """What of the settings moves the pilot: solver and corrector, not the schedule."""
+    return settings.model_dump(include={"solver", "solver_options", "corrector", "snr", "scale"})
+
+
+def prepare(
+    model: Model,
+    settings: SamplerSettings,
+    calls: int | None = None,
+    plan: PilotPlan | None = None,
+    tell: Tell | None = None,
+) -> SamplerSettings:
+    """Settings with everything measured filled in: a step count or kappa for a budget, times for arclength."""
+    if calls is not None:
+        settings = fit_budget(model, settings, calls, plan, tell)
+    if settings.schedule == "arclength" and "times" not in settings.schedule_options:
+        density = _density(settings.schedule_options)
+        pilot = pilot_for(model, settings, plan, tell=tell)
+        times = equal_parts(pilot, settings.steps, density)
+        settings = settings.model_copy(update={"schedule_options": {"times": times}})
+    return settings
+
+
+def _density(options: dict[str, Any]) -> Density:
+    try:
+        return Density(**options)
+    except TypeError as error:
+        raise InputError(f"schedule arclength takes power, combine, smooth, floor: {error}") from error
+
+
+class _Knob(NamedTuple):
+    """The option by which an adaptive schedule spends more or less: more of it, longer steps."""
+
+    table: str
+    name: str
+    low: float
+    usual: float
+    high: float
+
+    def turned(self, settings: SamplerSettings, value: float) -> SamplerSettings:
+        options = {**getattr(settings, self.table), self.name: value}
+        return settings.model_copy(update={self.table: options})
+
+
+KNOBS = {
+    "dvs": _Knob("schedule_options", "kappa", 1e-6, 1.0, 1e12),
+    "error": _Knob("solver_options", "tolerance", 1e-6, 0.02, 1e3),
+}
+
+
+def fit_budget(
+    model: Model,
+    settings: SamplerSettings,
+    calls: int,
+    plan: PilotPlan | None = None,
+    tell: Tell | None = None,
+) -> SamplerSettings:
+    """Settings that make `calls` network calls per graph (on average, where every graph decides for itself)."""
+    per_step = settings.make_solver().calls_per_step
+    steps = calls // per_step
+    if steps < 1:
+        raise InputError(f"{calls} calls are less than one step of this solver, which takes {per_step}")
+    settings = settings.model_copy(update={"steps": steps})
+    if settings.schedule not in KNOBS:
+        return settings
+    knob = KNOBS[settings.schedule]
+
+    def search() -> dict[str, Any]:
+        if tell:
+            tell(f"searching {knob.name} for {calls} calls")
+        return {"calls": calls, knob.name: _search(model, settings, calls, knob, plan or PilotPlan())}
+
+    record = _stored(model, knob.name, [settings.model_dump(mode="json"), calls], search)
+    try:
+        return knob.turned(settings, float(record[knob.name]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"a stored {knob.name} is damaged: {error}; delete the {knob.name}-*.json files beside the model"
+        ) from error
+
+
+def _search(model: Model, settings: SamplerSettings, calls: int, knob: _Knob, plan: PilotPlan) -> float:
+    """The knob's value whose pilot comes closest to the budget, by false position in logarithms (Illinois).
+
+    The calls fall as the knob rises, so a bracket is walked out from the start in steps that double.
+    """
+    index = torch.arange(plan.graphs)
+    tried: dict[float, float] = {}
+
+    def excess(x: float) -> float:
+        """log(calls / budget) at exp(x); 0 where it is close enough."""
+        solution = sample_batch(model, knob.turned(settings, math.exp(x)), index, PILOT_SEED)
+        count = float(solution.calls.double().mean())
+        tried[x] = abs(count - calls)
+        return 0.0 if tried[x] <= max(0.5, 0.005 * calls) else math.log(count / calls)
+
+    low, high = math.log(knob.low), math.log(knob.high)
+    a = min(max(math.log(getattr(settings, knob.table).get(knob.name, knob.usual)), low), high)
+    fa, width = excess(a), 1.0
+    b, fb = a, fa
+    while fa and fa * fb > 0 and low < b < high:
+        a, fa = b, fb
+        b = min(max(a + math.copysign(width, fa), low), high)
+        fb, width = excess(b), 2 * width
+    for _ in range(12):
+        if fa * fb >= 0:  # found, or out of reach
+            break
+        c = (a * fb - b * fa) / (fb - fa)
+        fc = excess(c)
+        if fc * fb < 0:
+            a, fa = b, fb
+        else:
+            fa /= 2  # the same end moved twice: let the other one move
+        b, fb = c, fc
+    return math.exp(min(tried, key=tried.__getitem__))

@@ -1,0 +1,45 @@
+"""Embedded models: small, complete, what their cards say, and better than noise."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import torch
+
+from isostep.model.folder import load_folder
+from isostep.training.config import load_config
+from isostep.training.data import Batch, load_data
+from isostep.training.loss import Objective, draw_noise
+
+FOLDERS = sorted(path.parent for path in Path(str(resources.files("isostep"))).glob("embedded/*/model.json"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_an_embedded_model_is_complete_and_small(folder):
+    assert {path.name for path in folder.iterdir()} >= {"model.json", "model.safetensors", "train.toml", "log.csv"}
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 3 * 2**20
+    config, info = load_config(folder / "train.toml"), load_folder(folder).info
+    assert config.name == info.name == folder.name
+    assert config.data.name == info.dataset
+
+
+@pytest.mark.parametrize("folder", [f for f in FOLDERS if "qm9" not in f.name], ids=lambda folder: folder.name)
+def test_an_embedded_model_knows_its_data(folder, tmp_path, monkeypatch):
+    """Its loss on held-out graphs is a fraction of what the best constant answer gets."""
+    monkeypatch.setenv("ISOSTEP_DATA", str(tmp_path))
+    config, model = load_config(folder / "train.toml"), load_folder(folder)
+    data, objective = load_data(config.data), Objective(config)
+    clean = data.validation.batch(torch.arange(32) % len(data.validation))
+    draw = draw_noise(clean, config.loss.eps, torch.Generator().manual_seed(0))
+
+    def constant(x, adj, mask, t):
+        if config.family == "gdss":
+            return torch.zeros_like(x), torch.zeros_like(adj)
+        pairs = mask[:, :, None] * mask[:, None, :]
+        return torch.zeros_like(x), clean.adj.sum() / pairs.sum() * pairs
+
+    with torch.no_grad():
+        learned, guessed = (objective(net, Batch(*clean), draw).adj for net in (model.network, constant))  # type: ignore[arg-type]
+    assert learned < 0.6 * guessed

@@ -1,0 +1,162 @@
+"""Run folders: resume to the bit, checkpoints that survive a kill, the model folder, errors."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from isostep.base.errors import InputError
+from isostep.model.folder import load_folder
+from isostep.training import presets
+from isostep.training.checkpoint import BEST, LAST, load_checkpoint, part
+from isostep.training.config import check_config, load_config
+from isostep.training.export import export_run
+from isostep.training.run import run
+from isostep.training.trainer import Trainer
+from tests.training.configs import LOLLIPOP, STAR, config, data, values
+
+
+def _trainer(family: str = "grum", **run_changes) -> Trainer:
+    table = {**values(family)["run"], **run_changes}
+    network = {family: {**values(family)[family], **({"dropout": 0.2} if family == "grum" else {})}}
+    return Trainer(config(family, run=table, **network), data(family, [STAR, LOLLIPOP], 7))
+
+
+@pytest.mark.parametrize("family", ["grum", "gdss"])
+def test_resumed_training_equals_uninterrupted_to_the_bit(family, tmp_path):
+    run(_trainer(family), tmp_path / "whole")
+    for stop in (3, 7, 15, None):
+        torch.rand(stop or 1)  # whatever else used the global generator in between must not matter
+        run(_trainer(family), tmp_path / "parts", stop_at=stop)
+    for name in (LAST, BEST):
+        whole, _ = load_checkpoint(tmp_path / "whole" / name)
+        parts, progress = load_checkpoint(tmp_path / "parts" / name)
+        assert whole.keys() == parts.keys()
+        assert all(torch.equal(whole[key], parts[key]) for key in whole)
+    assert progress.step <= 20
+    logs = [list(csv.DictReader((tmp_path / which / "log.csv").open())) for which in ("whole", "parts")]
+    for row in (row for log in logs for row in log):
+        del row["seconds"]
+    assert logs[0] == logs[1]
+    assert (tmp_path / "parts" / "loss.png").stat().st_size > 1000
+
+
+def test_a_folder_of_another_configuration_is_refused(tmp_path):
+    run(_trainer(), tmp_path, stop_at=5)
+    with pytest.raises(InputError, match="another configuration"):
+        run(_trainer(batch=4), tmp_path)
+    assert run(_trainer(steps=22), tmp_path).step == 22  # a longer run of the same is welcome
+
+
+def test_a_broken_checkpoint_is_one_line(tmp_path):
+    (tmp_path / LAST).write_bytes(b"not a checkpoint")
+    with pytest.raises(InputError, match="is not a training checkpoint"):
+        run(_trainer(), tmp_path)
+
+
+@pytest.mark.parametrize("family", ["grum", "gdss"])
+def test_exported_model_computes_what_the_averaged_weights_compute(family, tmp_path):
+    trainer = _trainer(family)
+    run(trainer, tmp_path, text=toml(family))
+    info = export_run(tmp_path, tmp_path / "model", "last", trainer.data)
+    model = load_folder(tmp_path / "model")
+    assert (info.dataset, info.max_nodes) == ("community-small", 7)
+    assert dict(info.node_counts) == {4: 1, 6: 1}
+    batch, draw = trainer.draw(trainer.data.train, torch.tensor([0, 1]), "x")
+    expected = trainer.ema(batch.x, batch.adj, batch.mask, draw.t)
+    found = model.network(batch.x, batch.adj, batch.mask, draw.t)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, atol=2e-2, rtol=2e-2)
+    assert (tmp_path / "model" / "log.csv").read_bytes() == (tmp_path / "log.csv").read_bytes()
+    assert load_config(tmp_path / "model" / "train.toml").name == "tiny"
+
+
+def toml(family: str, **changes) -> str:
+    """The test configuration as a file."""
+    lines = []
+
+    def walk(table: dict, path: str) -> None:
+        lines.extend([f"[{path}]"] if path else [])
+        lines.extend(f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict))
+        for key, value in table.items():
+            if isinstance(value, dict):
+                walk(value, f"{path}.{key}".lstrip("."))
+
+    walk(values(family, **changes), "")
+    return "\n".join(lines) + "\n"
+
+
+WORKER = """
+import sys; from pathlib import Path
+import torch; torch.set_num_threads(1)
+from isostep.training.run import run
+from tests.training.test_run import _trainer
+run(_trainer(steps=100000, checkpoint_every=1, validate_every=2), Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+def test_twenty_kills_never_leave_a_checkpoint_that_fails_to_load(tmp_path):
+    root, steps = Path(__file__).resolve().parents[2], []
+    environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}", "OMP_NUM_THREADS": "1"}
+    for kill in range(20):
+        process = subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path)], env=environment, cwd=root)
+        before = (tmp_path / LAST).stat().st_mtime_ns if kill else 0
+        while not (tmp_path / LAST).exists() or (tmp_path / LAST).stat().st_mtime_ns == before:
+            assert process.poll() is None, "training ended by itself"
+            time.sleep(0.02)
+        time.sleep(0.013 * kill)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        tensors, progress = load_checkpoint(tmp_path / LAST)
+        assert part(tensors, "ema.").keys() == part(tensors, "raw.").keys()
+        steps.append(progress.step)
+        if (tmp_path / BEST).exists():
+            load_checkpoint(tmp_path / BEST)
+    assert steps == sorted(set(steps)), "every start went on from the one before"
+
+
+def test_every_preset_is_valid_and_builds_its_processes():
+    names = presets.names()
+    wanted = {"ego-small", "community-small", "planar", "sbm", "qm9", "zinc250k"}
+    for family in ("grum", "gdss"):
+        assert wanted <= {name.removeprefix(f"{family}-").removesuffix("-full") for name in names}
+    for name in names:
+        loaded = load_config(presets.find(name))
+        assert loaded.name == name
+        loaded.process.X.build()
+        loaded.process.A.build()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"optimizer": {"lr": -1}}, "optimizer.lr: Input should be greater than 0, got -1"),
+        ({"optimizer": {}}, "optimizer.lr: Field required"),
+        ({"speed": 3}, "speed: Extra inputs are not permitted, got 3"),
+        ({"grum": None}, r"needs the table \[grum\]"),
+        ({"run": {"steps": "many", "batch": 1}}, "run.steps: .* got 'many'"),
+    ],
+)
+def test_a_bad_configuration_is_one_line_with_its_key(change, message):
+    with pytest.raises(InputError, match=message) as error:
+        check_config({**values("grum"), **change}, "my.toml")
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith("my.toml: ")
+
+
+def test_unknown_process_and_its_settings_are_named():
+    process = values("grum")["process"]
+    with pytest.raises(InputError, match="unknown process type 'XY'"):
+        Trainer(config("grum", process={**process, "A": {"type": "XY"}}), data("grum", [STAR], 4))
+    with pytest.raises(InputError, match="sigma_9"):
+        Trainer(config("grum", process={**process, "A": {"type": "bridge", "sigma_9": 1.0}}), data("grum", [STAR], 4))

@@ -1,0 +1,103 @@
+"""Updates: memorising one graph, the learning rate, averaged weights, the order of the data."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from isostep.item.graph import Graph
+from isostep.item.molecule import decode_graphs
+from isostep.state import expand
+from isostep.training.data import Batch
+from isostep.training.trainer import Trainer, learning_rate, order
+from tests.training.configs import COMPLETE, LOLLIPOP, PATH, STAR, config, data, values
+
+
+def _isomorphic(a: Graph, b: Graph) -> bool:
+    import networkx
+
+    return networkx.is_isomorphic(a.to_networkx(), b.to_networkx())
+
+
+def _sample(trainer: Trainer, count: int, steps: int) -> list[Graph]:
+    """Exact linear steps with the averaged weights; all graphs have as many nodes as slots."""
+    generator = torch.Generator().manual_seed(7)
+    nodes = trainer.data.max_nodes
+    blank = Batch(
+        torch.zeros(count, nodes, trainer.data.features), torch.zeros(count, nodes, nodes), torch.ones(count, nodes)
+    )
+
+    def noise() -> dict[str, torch.Tensor]:
+        x = torch.randn(blank.x.shape, generator=generator)
+        upper = torch.randn(blank.adj.shape, generator=generator).triu(1)
+        return {"X": x, "A": upper + upper.mT}
+
+    state = noise()
+    for k in range(steps):
+        t, s = (torch.full((count,), end / steps, dtype=torch.float64) for end in (k, k + 1))
+        with torch.no_grad():
+            out = dict(zip("XA", trainer.ema(state["X"], state["A"], blank.mask, t), strict=True))
+        z = noise()
+        for part, process in trainer.objective.processes.items():
+            clean = process.clean(state[part], process.estimate(out[part], t), t)
+            step = process.linear_step(t, s.clamp(max=process.t_end))
+            parts = (state[part], clean, z[part] * (k + 1 < steps))
+            state[part] = sum(expand(c, v) * v for c, v in zip(step, parts, strict=True))  # type: ignore[assignment]
+    return decode_graphs(state["A"], blank.mask)
+
+
+@pytest.mark.parametrize(("family", "steps", "lr", "graph"), [("grum", 200, 3e-3, PATH), ("gdss", 300, 1e-2, COMPLETE)])
+def test_memorises_one_graph(family, steps, lr, graph):
+    """By chance a path of 3 nodes comes 3 times out of 8, a complete graph of 4 nodes once out of 64."""
+    run = {**values(family)["run"], "steps": steps, "batch": 32}
+    optimizer = {"lr": lr, "warmup_steps": 20, "decay_steps": steps // 2, "ema": 0.98}
+    trainer = Trainer(config(family, run=run, optimizer=optimizer), data(family, [graph], graph.n))
+    for _ in range(steps):
+        trainer.step()
+    found = _sample(trainer, 40, 60)
+    assert sum(_isomorphic(one, graph) for one in found) >= 34
+
+
+def test_learning_rate_rises_stays_and_falls_to_its_end():
+    c = config("grum", optimizer={"lr": 1.0, "lr_end": 0.1, "warmup_steps": 10, "decay_steps": 20}).optimizer
+    rates = [learning_rate(c, k, 100, 0) for k in range(100)]
+    assert rates[0] == pytest.approx(0.1 + 0.9 / 10)
+    assert rates[9:81] == [1.0] * 72
+    assert rates[90] == pytest.approx(0.55)
+    assert rates[99] == pytest.approx(0.1 + 0.9 / 20)
+    exponential = config("gdss", optimizer={"lr": 1.0, "lr_factor": 0.5}).optimizer
+    assert [learning_rate(exponential, 5, 100, epoch) for epoch in range(3)] == [1.0, 0.5, 0.25]
+
+
+def test_averaged_weights_follow_the_warm_up_rule():
+    trainer = Trainer(config("grum"), data("grum", [STAR], 4))
+    expected = [p.clone() for p in trainer.ema.parameters()]
+    for n in range(1, 4):
+        trainer.step()
+        decay = (1 + n) / (10 + n)
+        expected = [
+            decay * e + (1 - decay) * p.detach() for e, p in zip(expected, trainer.network.parameters(), strict=True)
+        ]
+    for e, p in zip(expected, trainer.ema.parameters(), strict=True):
+        torch.testing.assert_close(p, e)
+
+
+def test_an_epoch_visits_every_graph_once_and_epochs_differ():
+    total, batch = 10, 4
+    seen = torch.cat([order(3, total, batch, step) for step in range(5)])
+    assert sorted(seen[:10].tolist()) == sorted(seen[10:].tolist()) == list(range(10))
+    assert seen[:10].tolist() != seen[10:].tolist()
+    assert order(3, 2, 7, 0).bincount().tolist() in ([3, 4], [4, 3])
+
+
+def test_permuted_batch_holds_the_same_graphs():
+    source = data("grum", [STAR, LOLLIPOP], 8).train
+    clean = source.batch(torch.tensor([0, 1]))
+    other = clean.permuted(torch.Generator().manual_seed(0))
+    assert not torch.equal(clean.adj, other.adj)
+    assert torch.equal(clean.mask, other.mask)
+    for a, b in zip(decode_graphs(clean.adj, clean.mask), decode_graphs(other.adj, other.mask), strict=True):
+        assert _isomorphic(a, b)
+    laplacian = torch.diag_embed(other.adj.sum(-1)) - other.adj
+    rayleigh = (other.x.mT @ laplacian @ other.x).diagonal(dim1=1, dim2=2) / 100
+    torch.testing.assert_close(rayleigh[0], torch.tensor([1.0, 1.0]), atol=1e-4, rtol=0)
