@@ -74,9 +74,17 @@ def test_an_imported_folder_gives_the_outputs_of_the_file(tmp_path: Path, file: 
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize("name", ["random_graph", "random_mol", "random_subvp"])
+def test_random_gdss_files_survive_the_import(tmp_path: Path, name: str) -> None:
+    check_import(FIXTURES / "gdss_random" / f"{name}.pth", tmp_path)
+
+
 @pytest.mark.parametrize("name", ["qm9", "zinc250k_v2", "enzymes"])
 def test_released_gdss_files_survive_the_import(shared: Path, tmp_path: Path, name: str) -> None:
-    file = shared / "checkpoints" / "gdss" / f"gdss_{name}.pth"
+    check_import(shared / "checkpoints" / "gdss" / f"gdss_{name}.pth", tmp_path)
+
+
+def check_import(file: Path, tmp_path: Path) -> None:
     import_released(file, tmp_path / "m")
     for ours, theirs in zip(outputs(load_folder(tmp_path / "m")), outputs(load_released(file)), strict=True):
         assert torch.equal(ours, theirs)

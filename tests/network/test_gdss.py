@@ -13,6 +13,7 @@ from torch import Tensor
 from isostep.base.errors import InputError
 from isostep.model.released.pickle import build_network, read_released
 from isostep.network.gdss.reference import GdssNetwork
+from tests.conftest import FIXTURES
 from tests.oracles.gdss_plain import gdss_plain
 
 RELEASED = ["community_small", "ego_small", "enzymes", "grid", "qm9", "zinc250k", "zinc250k_v2"]
@@ -49,8 +50,19 @@ def random_network(params_x: dict[str, Any], params_adj: dict[str, Any]) -> Gdss
 @pytest.mark.parametrize("name", RELEASED)
 @torch.no_grad()
 def test_outputs_equal_those_of_the_released_program(shared: Path, name: str) -> None:
-    network = build_network(read_released(shared / "checkpoints" / "gdss" / f"gdss_{name}.pth"), "raw")
-    reference = load_file(shared / "fixtures" / "gdss" / f"{name}.safetensors")
+    file = shared / "checkpoints" / "gdss" / f"gdss_{name}.pth"
+    check_outputs(file, load_file(shared / "fixtures" / "gdss" / f"{name}.safetensors"))
+
+
+@pytest.mark.parametrize("name", ["random_graph", "random_mol", "random_subvp"])
+@torch.no_grad()
+def test_outputs_of_random_networks_equal_those_of_the_released_program(name: str) -> None:
+    folder = FIXTURES / "gdss_random"
+    check_outputs(folder / f"{name}.pth", load_file(folder / f"{name}.safetensors"))
+
+
+def check_outputs(file: Path, reference: dict[str, Tensor]) -> None:
+    network = build_network(read_released(file), "raw")
     outputs = network(reference["x"], reference["adj"], reference["mask"])
     for output, key in zip(outputs, ("net_x", "net_adj"), strict=True):
         expected = reference[key]

@@ -158,6 +158,7 @@ def test_gdss_discrete_steps_by_hand():
     assert float(VE().reverse_step(seconds(0.95), dt).spread) == pytest.approx(0.1)
     assert float(VE().langevin_factor(t, 10)) == 1
     shrink, spread = SubVP().reverse_step(t, dt)
+    assert float(SubVP().langevin_factor(t, 10)) == pytest.approx(1 - beta)
     assert float(shrink) == pytest.approx(-0.46 * 0.1 / 2)
     assert float(spread) == pytest.approx(float(SubVP().diffusion(t)) * math.sqrt(0.1))
 

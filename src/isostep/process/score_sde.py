@@ -175,9 +175,6 @@ class SubVP(VP):
         integral = self._integral(s)
         return Marginal(torch.exp(-integral / 2), -torch.expm1(-integral))
 
-    def langevin_factor(self, t: Tensor, scales: int) -> Tensor:
-        return torch.ones_like(t)
-
     def reverse_step(self, t: Tensor, dt: Tensor) -> ReverseStep:
         return ReverseStep(-self._rate(1 - t) * dt / 2, self.diffusion(t) * dt.sqrt())
 

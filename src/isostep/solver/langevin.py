@@ -2,8 +2,8 @@
 
     eps = 2 a (snr ||z|| / ||r||)^2,   x <- x + eps r + scale sqrt(2 eps) z
 
-a = 1, for VP 1 - beta_i. Norms are averaged over the batch (`norms="batch"`, the authors' programs) or taken per graph
-(`"graph"`, so that a graph does not depend on its batch mates). One extra network call per corrector step.
+a = 1, for VP and subVP 1 - beta_i. Norms are averaged over the batch (`norms="batch"`, the authors' programs) or taken
+per graph (`"graph"`, so that a graph does not depend on its batch mates). One extra network call per corrector step.
 """
 
 from __future__ import annotations

@@ -112,6 +112,20 @@ def test_gdss_files_load_with_the_weights_they_have(shared: Path, name: str, kin
             build_network(released, "ema")
 
 
+@pytest.mark.parametrize(("name", "kinds"), [("random_graph", 2), ("random_subvp", 2), ("random_mol", 1)])
+def test_random_gdss_files_load_raw_and_averaged_weights(name: str, kinds: int) -> None:
+    """Their averages are .98 times the raw weights."""
+    released = read_released(FIXTURES / "gdss_random" / f"{name}.pth")
+    assert len(released.weights) == kinds
+    raw = build_network(released, "raw").state_dict()
+    if kinds == 1:
+        with pytest.raises(InputError, match="it has: raw"):
+            build_network(released, "ema")
+        return
+    for key, value in build_network(released, "ema").state_dict().items():
+        torch.testing.assert_close(value, 0.98 * raw[key], rtol=1e-5, atol=1e-7)
+
+
 @pytest.mark.parametrize("zipped", [True, False])
 def test_both_containers_of_torch_and_prefixes_and_easydicts(tmp_path, monkeypatch, zipped: bool) -> None:
     module = types.ModuleType("easydict")
