@@ -69,6 +69,13 @@ def test_the_amount_of_noise_is_an_option_of_the_default_schedule() -> None:
     assert (settings["schedule"], settings["solver_options"]) == ("cosine", {"eta": 3.0})
 
 
+@pytest.mark.parametrize(("text", "tau"), [(".85", 0.85), ("X=.6,A=.88", {"X": 0.6, "A": 0.88})])
+def test_the_temperature_is_a_number_or_one_for_each_component(text, tau) -> None:
+    assert isostep("sample", GRAPH, "-n", 2, "--steps", 4, "--temperature", text, "--out", "run", "--json").code == 0
+    settings = json.loads(Path("run/run.json").read_text())["settings"]
+    assert (settings["schedule"], settings["solver_options"]) == ("cosine", {"temperature": tau})
+
+
 def test_a_coupled_run_says_so() -> None:
     assert "depends on its batch mates" in isostep("sample", TOY, "-n", 2, "--schedule", "dvs", "--steps", 20).out
     assert "batch mates" not in isostep("sample", TOY, "-n", 2, "--steps", 20, "--clock", "graph").out
@@ -119,6 +126,10 @@ def test_a_killed_run_repeated_gives_the_same_graphs(tmp_path: Path) -> None:
         ((TOY, "--solver", "s4", "--steps", 3, "--schedule", "uniform"), "s4 solver"),
         ((TOY, "--eta", -2), "eta is between 0 and 1000, got -2.0"),
         ((TOY, "--eta", 2, "--solver", "euler"), "euler has no option 'eta'"),
+        ((TOY, "--temperature", -2), "between 0 and 100, got -2.0"),
+        ((TOY, "--temperature", "X=.5,A"), "COMPONENT=number"),
+        ((TOY, "--temperature", "X=.5,X=.6"), "every component once"),
+        ((TOY, "--temperature", "Y=.5"), "'Y', but the model's components are X, A"),
         ((TOY, "--device", "tpu"), "tpu"),
         ((TOY, "--seed", -1), "seed"),
         ((MOL, "--weights", "best"), "best"),

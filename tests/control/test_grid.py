@@ -10,6 +10,7 @@ import torch
 
 from isostep.base.errors import InputError
 from isostep.control import Grid, Measured, cosine, gdss, karras, power, quadratic, uniform
+from isostep.control.fisher import fisher
 from tests.problems import seconds
 
 
@@ -35,9 +36,13 @@ def walk(controller, t_end: float, rows: int = 1) -> tuple[list[float], list[flo
         (uniform, lambda i, n: i / n),
         (quadratic, lambda i, n: 1 - (1 - i / n) ** 2),
         (lambda n: power(n, 3.5), lambda i, n: 1 - (1 - i / n) ** 3.5),
+        (lambda n: power(n, p=1.5), lambda i, n: (i / n) ** 1.5),
+        (lambda n: power(n, 2.5, p=0.5), lambda i, n: 1 - (1 - (i / n) ** 0.5) ** 2.5),
         (cosine, lambda i, n: math.sin(math.pi * i / (2 * n))),
+        (lambda n: fisher(n, 0.0), lambda i, n: math.sin(math.pi * i / (2 * n)) ** 2),
+        (lambda n: fisher(n, 0.5), lambda i, n: math.sin(math.pi * i / (2 * n))),
     ],
-    ids=["uniform", "quadratic", "power", "cosine"],
+    ids=["uniform", "quadratic", "power", "noise", "both", "cosine", "fisher-0", "fisher-half"],
 )
 @pytest.mark.parametrize("steps", [1, 7, 1000])
 def test_formulas(make, formula, steps, t_end):
@@ -45,6 +50,17 @@ def test_formulas(make, formula, steps, t_end):
     assert times == pytest.approx([t_end * formula(i, steps) for i in range(steps + 1)], rel=1e-13, abs=1e-15)
     assert times[-1] == t_end  # exactly, not by adding up
     assert lengths == pytest.approx([b - a for a, b in itertools.pairwise(times)])
+
+
+def test_equal_steps_of_the_angle():
+    """fisher(a): the chance of the true class, a + (1 - a) t, moves by the same angle in every step."""
+    for a in (0.0, 0.1, 0.37, 0.9):
+        angles = [math.asin(math.sqrt(min(1.0, a + (1 - a) * t))) for t in fisher(9, a).times]
+        assert [y - x for x, y in itertools.pairwise(angles)] == pytest.approx([(angles[-1] - angles[0]) / 9] * 9)
+    assert fisher(9, 1 - 1e-9).times == pytest.approx(quadratic(9).times, abs=1e-4)
+    for a in (-0.1, 1.0, float("nan")):
+        with pytest.raises(InputError, match="the chance of the true class"):
+            fisher(5, a)
 
 
 def test_adding_up_would_miss_the_end():

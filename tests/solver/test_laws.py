@@ -18,7 +18,7 @@ from isostep.control import Dvs, Grid, cosine, gdss, karras, power, quadratic, u
 from isostep.loop import integrate
 from isostep.noise import BrownianTree, PhiloxNoise, RecordedNoise
 from isostep.solver import S4, Corrected, Euler, Exponential, Heun, Langevin, ReverseDiffusion
-from tests.problems import PROCESSES, SCORE, exact_start, free, gaussians, law, response
+from tests.problems import PROCESSES, SCORE, STD, exact_start, free, gaussians, law, response
 
 GRIDS = {
     "uniform": uniform,
@@ -89,6 +89,33 @@ def test_noise_without_the_drift_that_belongs_to_it_is_another_law():
 
     exact = law(PROCESSES["OU"], 1 - 1e-4)[1] ** 2
     assert abs(response(["OU"], Louder(2), uniform(256), 256)["OU"][1] / exact - 1) > 0.1
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.7, 1.3])
+@pytest.mark.parametrize("eta", [0.5, 1.0, 2.0])
+def test_temperature_has_the_variance_of_the_theory(eta, tau):
+    """R = V / S obeys R' = -eta^2 g^2 / S (R - tau^2), R(0) = 1: the terminal variance, and the mean as it was."""
+    t = torch.linspace(0, 1 - 1e-4, 20_001, dtype=torch.float64)
+    for name, process in PROCESSES.items():
+        m, v = process.marginal(t)
+        forgotten = math.exp(-(eta**2) * float(torch.trapezoid(process.diffusion(t) ** 2 / ((m * STD) ** 2 + v**2), t)))
+        mean, std = law(process, 1 - 1e-4)
+        exact = std**2 * (tau**2 + (1 - tau**2) * forgotten)
+        coarse, fine = (response([name], Exponential(2, eta, tau), uniform(n), n)[name] for n in (64, 256))
+        assert fine[1] == pytest.approx(exact, abs=0.02 * std**2)
+        assert abs(fine[1] - exact) < 0.6 * abs(coarse[1] - exact) + 2e-4
+        assert fine[0] == pytest.approx(mean, abs=2e-3)
+
+
+def test_every_component_has_the_temperature_of_its_name():
+    """One that is not named keeps the model's noise; tau = 1 is today's step to the last bit."""
+    names = tuple(PROCESSES)
+    plain = response(names, Exponential(2, 2.0), uniform(16), 16)
+    assert response(names, Exponential(2, 2.0, {"OU": 1.0, "VP": 1}), uniform(16), 16) == plain
+    cold = response(names, Exponential(2, 2.0, 0.5), uniform(16), 16)
+    mixed = response(names, Exponential(2, 2.0, {"VE": 0.5, "OU": 0.5}), uniform(16), 16)
+    assert mixed == {name: (cold if name in ("VE", "OU") else plain)[name] for name in names}
+    assert all(cold[name][1] < 0.9 * plain[name][1] for name in names)
 
 
 CORRECTOR = Langevin(snr=0.05, scale=1.0, norms="batch")

@@ -311,3 +311,14 @@ def test_solvers_refuse_models_they_cannot_integrate(solver, model, words):
 def test_wrong_settings(make, words):
     with pytest.raises(InputError, match=words):
         make()
+
+
+@pytest.mark.parametrize("tau", [-0.1, 101.0, float("nan"), True, "cold", {"A": -1.0}])
+def test_a_temperature_that_makes_no_sense_is_refused(tau):
+    with pytest.raises(InputError, match="a temperature is a number between 0 and 100"):
+        Exponential(temperature=tau)
+
+
+def test_a_temperature_for_a_component_that_is_not_there_is_refused():
+    with pytest.raises(InputError, match="'B', but the model's components are X, A"):
+        Exponential(temperature={"X": 0.5, "B": 0.5}).check(chatter().sde)

@@ -21,7 +21,7 @@ def sample(
     model: str = typer.Argument(help="Embedded name, model folder, released .pth file, or a fetched one's name."),
     n: int = typer.Option(100, "-n", "--number", help="How many graphs."),
     schedule: str | None = typer.Option(
-        None, help="auto, dvs, arclength, uniform, quadratic, power, karras, cosine, error, gdss, times."
+        None, help="auto, dvs, arclength, uniform, quadratic, power, karras, cosine, fisher, error, gdss, times."
     ),
     solver: str | None = typer.Option(None, help="euler, heun, heun-noisy, exponential, exponential-2, reverse, s4."),
     seed: int = typer.Option(0, help="Seed; a graph is (model, settings, seed, index)."),
@@ -34,6 +34,9 @@ def sample(
     scale: float | None = typer.Option(None, help="Langevin noise scale."),
     eta: float | None = typer.Option(
         None, help="Noise of the exponential solvers: 1 the model's own, 0 none, more forgets a model's errors."
+    ),
+    temperature: str | None = typer.Option(
+        None, help="Noise times this, exponential solvers: one number, or one per component such as X=.6,A=.88."
     ),
     clock: str | None = typer.Option(None, help="graph: own clock each; batch: one for the batch (the paper's DVS)."),
     option: list[str] = typer.Option([], "--set", help="Schedule option, such as --set gamma=0.3 or --set rho=3."),
@@ -61,7 +64,7 @@ def sample(
     chosen = {
         "schedule": schedule, "solver": solver, "steps": steps, "corrector": corrector, "clock": clock, "snr": snr,
         "scale": scale, "schedule_options": parse_options(option),
-        "solver_options": {} if eta is None else {"eta": eta},
+        "solver_options": solver_options(eta, temperature),
     }  # fmt: skip
     common = {
         "seed": seed, "start": start, "calls": calls, "batch_size": batch_size, "weights": weights, "device": device,
@@ -103,6 +106,26 @@ def _in_memory(
         seen = max(seen, fraction * n)
 
     return draw(loaded, n, trace=int(trace), progress=tell, **options).summary()
+
+
+def solver_options(eta: float | None, temperature: str | None) -> dict[str, Any]:
+    """Options of the exponential solvers that have a flag of their own, those that are given."""
+    given = {} if eta is None else {"eta": eta}
+    return given if temperature is None else {**given, "temperature": parse_temperature(temperature)}
+
+
+def parse_temperature(text: str) -> float | dict[str, float]:
+    """`.85`, or one for each component: `X=.6,A=.88`."""
+    try:
+        if "=" not in text:
+            return float(text)
+        pairs = [pair.split("=") for pair in text.split(",")]
+        found = {name.strip(): float(value) for name, value in pairs}
+    except ValueError:
+        raise InputError(f"--temperature takes a number or COMPONENT=number,..., got {text!r}") from None
+    if len(found) < len(pairs) or "" in found:
+        raise InputError(f"--temperature names every component once, got {text!r}")
+    return found
 
 
 def parse_options(pairs: list[str]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
     uniform    t_i = T i/N
     quadratic  t_i = T (1 - (1 - i/N)^2)          dense near the data
-    power      t_i = T (1 - (1 - i/N)^rho)        rho = 1 uniform, 2 quadratic
+    power      t_i = T (1 - (1 - (i/N)^p)^rho)    rho above 1 dense near the data, p above 1 dense near the noise
     karras     1 - t evenly spaced in its 1/rho-th power, from 1 down to `floor`, then one step to T
     cosine     t_i = T sin(pi i / 2N)             dense near the data
     gdss       N evaluations evenly at t = 0 .. 1 - eps, each step as long as 1/N, as GDSS' own samplers do
@@ -86,13 +86,18 @@ def quadratic(steps: int) -> Grid:
     return power(steps, rho=2.0)
 
 
-def power(steps: int, rho: float = 2.0) -> Grid:
-    _check(steps, rho)
-    return Grid(tuple(1 - (1 - i / steps) ** rho if rho != 1 else i / steps for i in range(steps + 1)))
+def power(steps: int, rho: float | None = None, p: float = 1.0) -> Grid:
+    """rho is 2 where neither it nor p is given, and 1 beside a given p."""
+    rho = (2.0 if p == 1 else 1.0) if rho is None else rho
+    check_steps(steps)
+    _check_positive(rho=rho, p=p)
+    u = [(i / steps) ** p for i in range(steps + 1)]
+    return Grid(tuple(1 - (1 - x) ** rho if rho != 1 else x for x in u))
 
 
 def karras(steps: int, rho: float = 7.0, floor: float = 1e-3) -> Grid:
-    _check(steps, rho)
+    check_steps(steps)
+    _check_positive(rho=rho)
     if not 0 < floor < 1:
         raise InputError(f"the floor of a Karras grid must lie between 0 and 1, got {floor}")
     low = floor ** (1 / rho)
@@ -101,19 +106,23 @@ def karras(steps: int, rho: float = 7.0, floor: float = 1e-3) -> Grid:
 
 
 def cosine(steps: int) -> Grid:
-    _check(steps, 1.0)
+    check_steps(steps)
     return Grid((*(math.sin(math.pi / 2 * i / steps) for i in range(steps)), 1.0))
 
 
 def gdss(steps: int, eps: float = 1e-4) -> GdssGrid:
-    _check(steps, 1.0)
+    check_steps(steps)
     if steps < 2:
         raise InputError(f"GDSS' grid needs at least 2 steps, got {steps}")
     return GdssGrid((*((1 - eps) * i / (steps - 1) for i in range(steps)), 1.0))
 
 
-def _check(steps: int, rho: float) -> None:
+def check_steps(steps: int) -> None:
     if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= 10_000_000:
         raise InputError(f"steps must be a whole number from 1 to 10,000,000, got {steps!r}")
-    if not (math.isfinite(rho) and rho > 0):
-        raise InputError(f"rho must be positive, got {rho}")
+
+
+def _check_positive(**exponents: float) -> None:
+    for name, value in exponents.items():
+        if not (math.isfinite(value) and value > 0):
+            raise InputError(f"{name} must be positive, got {value}")

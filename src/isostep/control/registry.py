@@ -12,6 +12,7 @@ from isostep.control.arclength import arclength
 from isostep.control.base import Controller
 from isostep.control.dvs import Dvs
 from isostep.control.error import ErrorControl, error_control
+from isostep.control.fisher import fisher
 from isostep.control.grid import Grid, cosine, gdss, karras, power, quadratic, uniform
 
 
@@ -40,6 +41,7 @@ SCHEDULES: dict[str, Callable[..., Controller]] = {
     "power": power,
     "karras": karras,
     "cosine": cosine,
+    "fisher": fisher,
     "gdss": gdss,
     "times": times,
     "dvs": dvs,

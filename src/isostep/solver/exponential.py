@@ -13,10 +13,14 @@ One step with D fixed equals a thousand; at the end of a bridge the step returns
 `eta` is the amount of noise: the step of the SDE with eta times the noise and the same marginals (noisier_step). An
 exact network gives the same law with any eta. A trained one errs, and noise makes the path forget earlier errors: on
 models whose own SDE has little noise (bridges), more of it gives better graphs (docs/frontier.md).
+
+`temperature` multiplies the noise of the step and nothing else: one number, or one per component. Below 1 the path has
+another law than the model's, narrower around the predicted graph (docs/theory.md).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,6 +32,8 @@ from isostep.process.base import noisier_step
 from isostep.process.sde import Evaluation, Sde
 from isostep.solver.base import Advance, NoiseSource, OneStep, Span, add_noise, need_processes
 from isostep.state import GraphState, expand
+
+MAX_TEMPERATURE = 100.0
 
 
 class Previous(NamedTuple):
@@ -41,6 +47,7 @@ class Previous(NamedTuple):
 class Exponential(OneStep):
     order: float = 1.0
     eta: float = 1.0
+    temperature: float | Mapping[str, float] = 1.0  # by component; one that is not named has 1
     calls_per_step: int = 1
 
     def __post_init__(self) -> None:
@@ -48,9 +55,19 @@ class Exponential(OneStep):
             raise InputError(f"the exponential solver has order 1 or 2, got {self.order}")
         if not 0 <= self.eta <= 1000:
             raise InputError(f"the exponential solver's eta is between 0 and 1000, got {self.eta}")
+        for tau in self.temperature.values() if isinstance(self.temperature, Mapping) else [self.temperature]:
+            if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 <= tau <= MAX_TEMPERATURE:
+                raise InputError(f"a temperature is a number between 0 and {MAX_TEMPERATURE:g}, got {tau!r}")
 
     def check(self, sde: Sde) -> None:
-        need_processes(sde, "exponential")
+        components = need_processes(sde, "exponential")
+        if isinstance(self.temperature, Mapping) and (strange := sorted(self.temperature.keys() - components)):
+            raise InputError(
+                f"a temperature for {strange[0]!r}, but the model's components are {', '.join(components)}"
+            )
+
+    def _temperature(self, name: str) -> float:
+        return self.temperature.get(name, 1.0) if isinstance(self.temperature, Mapping) else self.temperature
 
     def start(self, state: GraphState) -> Previous | None:
         if self.order == 1:
@@ -66,7 +83,8 @@ class Exponential(OneStep):
         target = clean if memory is None else self._extrapolate(clean, memory, span)
         mean, spread = {}, {}
         for name, process in sde.processes.items():
-            c_x, c_clean, spread[name] = noisier_step(process, span.t0, span.t1, self.eta)
+            c_x, c_clean, std = noisier_step(process, span.t0, span.t1, self.eta)
+            spread[name] = std * self._temperature(name)
             x = state[name]
             mean[name] = expand(c_x, x) * x + expand(c_clean, x) * target[name]
         new = add_noise(state, mean, spread, source.normal(state, span.t0, span.t1))
