@@ -2,25 +2,31 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+CONSTRAINTS ?= constraints.txt
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: run test test-slow lint format bench clean
+OPTIONS ?=
 
-$(STAMP): pyproject.toml constraints.txt
+.PHONY: run test test-slow test-minimum lint format bench clean
+
+$(STAMP): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) torch
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --editable '.[dev]'
 	touch $@
 
 run: $(STAMP)
 	$(BIN)/isostep demo
 
 test: $(STAMP)
-	$(BIN)/pytest -n $(WORKERS)
+	$(BIN)/pytest -n $(WORKERS) $(OPTIONS)
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -n $(WORKERS) -m slow
+
+test-minimum:  # the tests at the oldest versions that pyproject.toml allows, in an environment of their own
+	$(MAKE) test VENV=.venv-minimum CONSTRAINTS=constraints-minimum.txt
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -35,4 +41,4 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/overhead.py
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-minimum build dist .pytest_cache .ruff_cache

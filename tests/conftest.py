@@ -10,8 +10,9 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "tests" / "fixtures"
-# The one setting that says where released weights, benchmark data and published samples are.
-SHARED = Path(os.environ.get("ISOSTEP_SHARED", ROOT.parent / "shared"))
+# The one setting that says where released weights, benchmark data and published samples are; beside a checkout they
+# may stand in a folder of this name.
+SHARED = Path(os.environ.setdefault("ISOSTEP_DATA", str(ROOT.parent / "shared")))
 
 torch.set_num_threads(1)
 
@@ -20,7 +21,7 @@ torch.set_num_threads(1)
 def shared() -> Path:
     """The folder with released checkpoints, data and samples; tests that need it are skipped where it is absent."""
     if not SHARED.is_dir():
-        pytest.skip(f"reference material not found at {SHARED}; set ISOSTEP_SHARED")
+        pytest.skip(f"reference material not found at {SHARED}; set ISOSTEP_DATA")
     return SHARED
 
 

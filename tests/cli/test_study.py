@@ -76,7 +76,7 @@ def test_sweep_reaches_the_schedule(isostep, ego, tmp_path):
 
 
 def test_reproduce_shows_the_paper_beside_ours(isostep, ego, shared, tmp_path, monkeypatch):
-    monkeypatch.setenv("ISOSTEP_SHARED", str(shared))
+    monkeypatch.setenv("ISOSTEP_DATA", str(shared))
     code, out, err = isostep("reproduce", "t4", "-n", "4", "--steps", "3", "--seeds", "0-1")
     assert code == 0, err
     text = (tmp_path / "results" / "T4.md").read_text()
@@ -130,7 +130,7 @@ def test_a_label_follows_the_weights():
 
 
 def test_reproduce_without_weights_says_what_to_do(isostep, tmp_path, monkeypatch):
-    monkeypatch.setenv("ISOSTEP_SHARED", str(tmp_path))
+    monkeypatch.setenv("ISOSTEP_DATA", str(tmp_path))
     code, _, err = isostep("reproduce", "T4", "--quick")
     assert code == 2
     assert err.count("\n") == 1

@@ -222,13 +222,22 @@ def test_the_environment_names_the_folder(alone, monkeypatch):
     assert counts(load("planar")) == (0, 1, 0)
 
 
-def test_shared_data_beside_the_current_folder_is_found(alone, monkeypatch):
-    monkeypatch.delenv("ISOSTEP_DATA")
-    (alone / "shared" / "data").mkdir(parents=True)
-    (alone / "here").mkdir()
-    (alone / "shared" / "data" / "grid.jsonl").write_text('{"n": 2, "edges": [[0, 1]]}\n' * 10)
-    monkeypatch.chdir(alone / "here")
+def test_the_folder_may_have_a_folder_for_data(alone, monkeypatch):
+    (alone / "data").mkdir()
+    (alone / "data" / "grid.jsonl").write_text('{"n": 2, "edges": [[0, 1]]}\n' * 10)
+    monkeypatch.setenv("ISOSTEP_DATA", str(alone))
     assert counts(load("grid")) == (8, 0, 2)
+
+
+def test_nothing_outside_the_setting_is_looked_at(alone, monkeypatch):
+    monkeypatch.delenv("ISOSTEP_DATA")
+    (alone / "here").mkdir()
+    (alone / "shared" / "data").mkdir(parents=True)
+    for place in (alone / "here", alone / "shared" / "data"):
+        (place / "grid.jsonl").write_text('{"n": 2, "edges": [[0, 1]]}\n' * 10)
+    monkeypatch.chdir(alone / "here")
+    with pytest.raises(InputError, match="grid was not found"):
+        load("grid")
 
 
 def test_a_named_folder_without_the_file_is_an_error_even_if_a_generator_exists(alone):

@@ -21,6 +21,17 @@ def cache_folder() -> Path:
     return Path(os.environ.get("ISOSTEP_CACHE") or Path.home() / ".cache" / "isostep")
 
 
+def data_folders() -> list[Path]:
+    """The one setting for files that are not part of the package: ISOSTEP_DATA names a folder with benchmark data and
+    released files, or one with the folders `data` and `checkpoints`. Nothing else is looked at."""
+    named = os.environ.get("ISOSTEP_DATA")
+    if not named:
+        return []
+    root = Path(named)
+    below = sorted(path for path in (root / "checkpoints").glob("*") if path.is_dir())
+    return [root, root / "data", root / "checkpoints", *below]
+
+
 def cache_path(name: str, fingerprint: str) -> Path:
     """Where the arrays of this source are stored."""
     return cache_folder() / "dataset" / f"{name}-{fingerprint[:16]}-v{FORMAT}.npz"

@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from isostep.dataset import Dataset
 
-FOLDER = typer.Option(None, help="Folder with the dataset's file; else ISOSTEP_DATA, else ../shared/data.")
+FOLDER = typer.Option(None, help="Folder with the dataset's file; else ISOSTEP_DATA.")
 JSON = typer.Option(False, "--json", help="Print JSON instead of a table.")
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from isostep.base.cache import data_folders
 from isostep.base.errors import InputError
 from isostep.base.files import sha256
 from isostep.dataset.catalogue import Entry
@@ -35,7 +35,7 @@ def find(name: str, entry: Entry, folder: str | Path | None) -> Source:
         if (path := _file_in(Path(folder), entry)) is None:
             raise InputError(f"{folder} holds no {' or '.join(entry.files)}; name the folder with the dataset {name}")
         return _from_file(path, entry)
-    for place in default_folders():
+    for place in data_folders():
         if path := _file_in(place, entry):
             return _from_file(path, entry)
     if entry.package and entry.spec and (place := entry.package.folder()):
@@ -43,15 +43,6 @@ def find(name: str, entry: Entry, folder: str | Path | None) -> Source:
     if entry.generate:
         return _from_generator(entry.generate, entry)
     raise InputError(f"dataset {name} was not found; {_options(entry)}")
-
-
-def default_folders() -> list[Path]:
-    """ISOSTEP_DATA, else ../shared/data beside the current folder or beside the source tree."""
-    if named := os.environ.get("ISOSTEP_DATA"):
-        return [Path(named)]
-    tree = Path(__file__).resolve().parents[3]
-    beside = [Path("..")] + ([tree.parent] if (tree / "pyproject.toml").is_file() else [])
-    return [place / "shared" / "data" for place in beside]
 
 
 def _file_in(folder: Path, entry: Entry) -> Path | None:
@@ -73,7 +64,7 @@ def _from_package(package: Package, spec: MoleculeSpec, place: Path) -> Source:
     sizes = [(place / file).stat().st_size for file in package.files]
     label = f"package {package.name} ({package.held:,} of {package.total:,} rows)"
     return Source(
-        label, _digest(f"{label} {sizes}"), lambda: encode_rows(label, package.read(place, default_folders()), spec)
+        label, _digest(f"{label} {sizes}"), lambda: encode_rows(label, package.read(place, data_folders()), spec)
     )
 
 

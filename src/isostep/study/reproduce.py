@@ -1,12 +1,11 @@
 """The paper's tables and figures, each a file in `presets/paper`: what to run, its values, what is not comparable.
 
-A part's model is, in this order: the one the user gives, the released GDSS weights under ISOSTEP_SHARED (or
-../shared), the small model embedded for that dataset. A part without a model is left out, and the output says so.
+A part's model is, in this order: the one the user gives, the released GDSS weights (fetched, or under
+ISOSTEP_DATA), the small model embedded for that dataset. A part without a model is left out, and the output says so.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -22,6 +21,7 @@ from isostep.metric.mmd import Kernel
 from isostep.model.lookup import embedded_names, load_model
 from isostep.model.model import Model
 from isostep.model.presets import read_toml
+from isostep.model.released.known import fetched, known_table
 from isostep.reporting.output import write_outputs, write_tables
 from isostep.reporting.plots import parts as variation_parts
 from isostep.reporting.plots import steps_until
@@ -169,12 +169,11 @@ def find_model(part: Part, source: str | None, given: Model | None, parts: tuple
         if part in fits or (not fits and part == parts[0]):
             return Found(source, given, _about(f"Model {given.info.name}, given with --model", given, part))
     if part.family == "gdss":
-        file = f"gdss_{part.dataset.replace('-', '_')}.pth"
-        for folder in shared_folders():
-            if (path := folder / "checkpoints" / "gdss" / file).is_file():
-                return Found(str(path), load_model(path), "Released GDSS weights.")
-        where = f"put the released {file} into checkpoints/gdss under ISOSTEP_SHARED, or name it with --model FILE"
-        return f"{part.dataset}: no weights found; {where}"
+        name = f"gdss_{part.dataset.replace('-', '_')}"
+        known = known_table()[1].get(name)
+        if known and (path := fetched(known)):
+            return Found(str(path), load_model(path), "Released GDSS weights.")
+        return f"{part.dataset}: no weights found; run `isostep fetch {name}`, or name a file with --model FILE"
     name = f"grum-{part.dataset}-small"
     if name in embedded_names():
         model = load_model(name)
@@ -195,14 +194,6 @@ def _about(origin: str, model: Model, part: Part) -> str:
 def model_label(model: Model) -> str:
     """A file name that tells models apart, also two files of the same name."""
     return f"{re.sub(r'[^A-Za-z0-9_-]+', '-', model.info.name)}-{fingerprint(model)[:8]}"
-
-
-def shared_folders() -> list[Path]:
-    """ISOSTEP_SHARED, else ../shared beside the current folder or the source tree."""
-    if named := os.environ.get("ISOSTEP_SHARED"):
-        return [Path(named)]
-    tree = Path(__file__).resolve().parents[3]
-    return [Path("..") / "shared", *([tree.parent / "shared"] if (tree / "pyproject.toml").is_file() else [])]
 
 
 def part_plan(name: str, target: Target, part: Part, found: Found, options: Options) -> Plan:

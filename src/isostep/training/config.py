@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,11 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from isostep.base.errors import InputError
 from isostep.process import PROCESSES, Process
 from isostep.settings.schema import SamplerPreset
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Positive = Field(gt=0)
 

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from isostep.base.cache import cache_folder
+from isostep.base.cache import cache_folder, data_folders
 from isostep.base.errors import InputError
 from isostep.base.files import sha256
 from isostep.model.presets import read_toml
@@ -47,10 +47,12 @@ def models_folder() -> Path:
 
 
 def fetched(known: Known, folder: Path | None = None) -> Path | None:
-    """The file if it is there and whole."""
-    path = (folder or models_folder()) / known.file
-    try:
-        whole = path.is_file() and path.stat().st_size == known.bytes and sha256(path) == known.sha256
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}; check its permissions") from error
-    return path if whole else None
+    """The file if it is there and whole: in `folder`, else where fetched files go and in ISOSTEP_DATA."""
+    for place in (folder,) if folder else (models_folder(), *data_folders()):
+        path = place / known.file
+        try:
+            if path.is_file() and path.stat().st_size == known.bytes and sha256(path) == known.sha256:
+                return path
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}; check its permissions") from error
+    return None
