@@ -5,6 +5,7 @@ One TOML file per (family, dataset) in `isostep/presets/sampling`, and one more 
 
 from __future__ import annotations
 
+import tomllib
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from isostep.base.errors import InputError
 from isostep.settings.schema import SamplerPreset, one_line
-
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    import tomli as tomllib
 
 
 class Preset(BaseModel):
