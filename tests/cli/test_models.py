@@ -41,7 +41,10 @@ def test_an_import_in_json_is_the_card(tmp_path: Path) -> None:
     assert record == json.loads((tmp_path / "m" / "model.json").read_text())
 
 
-def test_known_files_are_listed_with_their_sha256_and_whether_they_are_here(shared: Path, tmp_path: Path) -> None:
+def test_known_files_are_listed_with_their_sha256_and_whether_they_are_here(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ISOSTEP_DATA")
     (tmp_path / "cache" / "models").mkdir(parents=True)
     file = shutil.copy(shared / "checkpoints" / "gdss" / "gdss_qm9.pth", tmp_path / "cache" / "models")
     rows = {row["name"]: row for row in json.loads(isostep("models", "--json").out) if row["where"] == "known"}

@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from rdkit import Chem
@@ -206,9 +206,14 @@ def test_valid_means_that_no_atom_exceeds_its_limit(raw):
 
 @given(raw_molecules())
 @settings(max_examples=100, deadline=None)
-def test_correction_always_ends_in_a_molecule_rdkit_accepts(raw):
+@example((np.array([0, 8, 2]), np.array([[0, 0, 3], [0, 0, 3], [3, 3, 0]])))
+def test_correction_ends_in_a_molecule_rdkit_accepts_or_in_nothing(raw):
+    """Nothing: RDKit writes a few charged molecules with iodine in a form that it cannot read (C[O+]=[IH])."""
     (decoded,) = decode(*tensors(*raw), None, ALL)
-    assert decoded.smiles
+    if not decoded.smiles:
+        assert not decoded.valid
+        assert "I" in {ALL.atoms[kind] for kind in raw[0]}
+        return
     assert Chem.MolFromSmiles(decoded.smiles) is not None
     assert "." not in decoded.smiles
     assert Chem.CanonSmiles(decoded.smiles) == decoded.smiles

@@ -217,7 +217,10 @@ def test_an_unknown_model_is_told_what_there_is() -> None:
         load_model(MOL, device="tpu")
 
 
-def test_the_list_shows_good_and_bad_folders_and_known_files(folder: Path, tmp_path: Path) -> None:
+def test_the_list_shows_good_and_bad_folders_and_known_files(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ISOSTEP_DATA")
     import_released(GRAPH, tmp_path / "broken")
     (tmp_path / "broken" / CARD).write_text("{}")
     rows = {row.name: row for row in list_models([tmp_path])}
