@@ -25,9 +25,10 @@ from isostep.model.lookup import load_model
 from isostep.model.model import Model
 from isostep.reporting.plots import COLOURS, MARKERS, STYLES
 from isostep.reporting.tables import ARROW, SIGN, group, number
-from isostep.study.compare import Study, run_plan
-from isostep.study.plan import Arm, Plan, parse_counts, parse_seeds
-from isostep.study.significance import Paired, paired, spread
+from isostep.study.compute import run_study
+from isostep.study.plan import Arm, StudyPlan, parse_counts, parse_seeds
+from isostep.study.record import Cell, Study
+from isostep.study.significance import Paired, Verdict, paired, spread, verdict
 
 BUDGETS = "10,20,50,100,250,1000"
 FEW = 100  # up to here every arm runs, beyond only the main ones
@@ -87,13 +88,13 @@ METHODS = {
 }
 
 
-def make_plan(model: Model, args: argparse.Namespace) -> Plan:
+def make_plan(model: Model, args: argparse.Namespace) -> StudyPlan:
     budgets = parse_counts(args.calls, "--calls")
     methods = [m for m in METHODS[model.info.family] if not args.arms or any(t in m.name for t in args.arms.split(";"))]
     yardstick = {"schedule": "uniform", "solver": "euler", "steps": args.yardstick, "clock": "graph"}
     arms = [Arm(name=f"yardstick: {args.yardstick} uniform Euler steps", chosen=yardstick)]
     arms += [m.arm(calls) for m in methods for calls in budgets if m.many or calls <= FEW]
-    return Plan(
+    return StudyPlan(
         title=f"Quality against calls: {model.info.name}", model=args.model, arms=tuple(arms),
         seeds=parse_seeds(args.seeds), n=args.number, batch_size=args.batch_size, noise="step",
         command=f"python benchmarks/frontier.py {args.model} -n {args.number} --seeds {args.seeds}",
@@ -109,6 +110,7 @@ class Row:
     calls: float
     values: dict[str, dict[int, float]]
     tests: dict[str, Paired]
+    verdicts: dict[str, Verdict]  # of each test alone
 
 
 def rows_of(study: Study) -> list[Row]:
@@ -118,19 +120,22 @@ def rows_of(study: Study) -> list[Row]:
     for arm, cells in zip(study.plan.arms, study.cells, strict=True):
         if not cells:
             continue
-        values = {
-            m: {s: c["metrics"][m] for s, c in cells.items() if c["metrics"][m] is not None} for m in study.metrics
-        }
-        tests = {m: compare(study, m, {s: c["metrics"][m] for s, c in first.items()}, values[m]) for m in better}
-        calls = spread([c["calls"] for c in cells.values()]).mean
+        values = {m: by_seed(cells, m) for m in study.metrics}
+        tests = {m: compare(by_seed(first, m), values[m]) for m in better}
+        verdicts: dict[str, Verdict] = {m: verdict(test.difference, test.p, better[m]) for m, test in tests.items()}
+        calls = spread([c.calls for c in cells.values()]).mean
         name = group({"name": arm.name, "budget": arm.calls})
-        rows.append(Row(name, arm.calls, calls, values, tests))
+        rows.append(Row(name, arm.calls, calls, values, tests, verdicts))
     return rows
 
 
-def compare(study: Study, metric: str, first: dict[int, float], other: dict[int, float]) -> Paired:
+def by_seed(cells: Mapping[int, Cell], metric: str) -> dict[int, float]:
+    return {seed: value for seed, cell in cells.items() if (value := cell.metrics.get(metric)) is not None}
+
+
+def compare(first: dict[int, float], other: dict[int, float]) -> Paired:
     seeds = sorted(first.keys() & other.keys())
-    return paired([first[s] for s in seeds], [other[s] for s in seeds], study.better[metric])
+    return paired([first[s] for s in seeds], [other[s] for s in seeds])
 
 
 def score(row: Row, yardstick: Row, better: Mapping[str, str]) -> float:
@@ -145,12 +150,12 @@ def score(row: Row, yardstick: Row, better: Mapping[str, str]) -> float:
 def markdown(study: Study, rows: list[Row]) -> str:
     metrics, better = study.metrics, study.better
     plan = study.plan
-    kernel = study.record["reference"]["kernel"]
+    kernel = study.record.reference.kernel
     yardstick, *others = rows
     head = ["schedule, solver", "calls", *(f"{m} {ARROW[better[m]]}" for m in metrics)]
     lines = [
-        f"{study.record['model']['name']}: seeds {plan.seeds[0]}-{plan.seeds[-1]}, {plan.n} graphs a seed, reference "
-        f"{study.record['reference']['name']}" + (f", kernel {kernel}" if kernel else "") + ".",
+        f"{study.record.model.name}: seeds {plan.seeds[0]}-{plan.seeds[-1]}, {plan.n} graphs a seed, reference "
+        f"{study.record.reference.name}" + (f", kernel {kernel}" if kernel else "") + ".",
         "",
         "| " + " | ".join(head) + " |",
         "|" + "---|" * len(head),
@@ -162,7 +167,7 @@ def markdown(study: Study, rows: list[Row]) -> str:
     ]
     for budget in sorted({row.budget for row in others if row.budget}):
         best = min((r for r in others if r.budget == budget), key=lambda r: score(r, yardstick, better))
-        fine = all(test.verdict != "worse" for test in best.tests.values())
+        fine = "worse" not in best.verdicts.values()
         loss = score(best, yardstick, better)
         lines.append(f"| {budget} | {best.method} | {'yes' if fine else 'no'} | {loss:+.2f} |")
     return "\n".join(lines) + "\n"
@@ -177,7 +182,7 @@ def line(row: Row, metrics: list[str], signs: bool) -> str:
             continue
         s = spread(values)
         text = number(s.mean) + (f" ± {number(s.sd, 2)}" if s.sd is not None else "")
-        cells.append(f"{text} {SIGN[row.tests[m].verdict]}" if signs else text)
+        cells.append(f"{text} {SIGN[row.verdicts[m]]}" if signs else text)
     return "| " + " | ".join([row.method, f"{row.calls:.4g}", *cells]) + " |"
 
 
@@ -227,7 +232,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     model = load_model(args.model)
-    study = run_plan(make_plan(model, args), args.out, model, tell=None if args.json else print)
+    study = run_study(make_plan(model, args), args.out, model, tell=None if args.json else print)
     rows = rows_of(study)
     text = markdown(study, rows)
     if args.markdown:
@@ -241,7 +246,7 @@ def main() -> None:
                 [
                     {
                         "method": r.method, "budget": r.budget, "calls": r.calls, "values": r.values,
-                        "verdicts": {m: t.verdict for m, t in r.tests.items()}, "score": score(r, rows[0], better),
+                        "verdicts": r.verdicts, "score": score(r, rows[0], better),
                     }
                     for r in rows
                 ]

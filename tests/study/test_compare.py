@@ -15,9 +15,10 @@ from isostep.item.graph import read_graphs
 from isostep.model.toy import toy_model
 from isostep.reporting.output import write_outputs
 from isostep.reporting.tables import difference_table, long_csv, summary_table
-from isostep.study.compare import compare_arms, load_study, run_plan
+from isostep.study.comparison import compare_arms
+from isostep.study.compute import fingerprint, run_study
 from isostep.study.plan import Arm, parse_counts, parse_seeds, product_arms
-from isostep.study.store import fingerprint
+from isostep.study.record import load_study
 
 
 def _times(folder) -> dict[str, int]:
@@ -27,43 +28,43 @@ def _times(folder) -> dict[str, int]:
 def test_a_repeated_run_computes_nothing(toy_plan, toy_study):
     before = _times(toy_study.store.folder)
     told: list[str] = []
-    again = run_plan(toy_plan, toy_study.store.folder, toy_model(), told.append)
+    again = run_study(toy_plan, toy_study.store.folder, toy_model(), told.append)
     assert told == []
     assert _times(toy_study.store.folder) == before
     assert compare_arms(again) == compare_arms(toy_study)
 
 
 def test_a_lost_cell_alone_is_computed_again_without_sampling(toy_plan, toy_study):
-    key = toy_study.record["arms"][1]["cells"]["2"]
+    key = toy_study.record.arms[1].cells[2]
     kept = toy_study.store.read_cell(key)
     toy_study.store.cell(key).unlink()
     runs = _times(toy_study.store.folder / "runs")
     told: list[str] = []
-    run_plan(toy_plan, toy_study.store.folder, toy_model(), told.append)
+    run_study(toy_plan, toy_study.store.folder, toy_model(), told.append)
     assert told == ["dvs, seed 2"]
     assert toy_study.store.read_cell(key) == kept
     assert _times(toy_study.store.folder / "runs") == runs
 
 
 def test_other_settings_have_other_keys(toy_plan, toy_study):
-    keys = {key for arm in toy_study.record["arms"] for key in arm["cells"].values()}
+    keys = {key for arm in toy_study.record.arms for key in arm.cells.values()}
     assert len(keys) == 6
     more = toy_plan.model_copy(update={"n": 13, "seeds": (0,), "arms": toy_plan.arms[:1]})
-    study = run_plan(more, toy_study.store.folder, toy_model())
-    assert not keys & set(study.record["arms"][0]["cells"].values())
-    run_plan(toy_plan, toy_study.store.folder, toy_model())  # the folder describes the fixture's study again
+    study = run_study(more, toy_study.store.folder, toy_model())
+    assert not keys & set(study.record.arms[0].cells.values())
+    run_study(toy_plan, toy_study.store.folder, toy_model())  # the folder describes the fixture's study again
 
 
 def test_identical_arms_have_identical_graphs_and_are_not_distinguishable(toy_plan, tmp_path):
     arm = toy_plan.arms[0]
     twin = Arm(name="twin", chosen={**arm.chosen, "max_steps": 99_999})
     plan = toy_plan.model_copy(update={"arms": (arm, twin), "noise": "path", "seeds": (0, 1)})
-    study = run_plan(plan, tmp_path, toy_model())
+    study = run_study(plan, tmp_path, toy_model())
     comparison = compare_arms(study)
     for metric in comparison["arms"][1]["metrics"].values():
         assert metric["test"]["verdict"] == "not distinguishable"
         assert metric["test"]["difference"] == 0
-    folders = [tmp_path / "runs" / study.cells[k][0]["run"] for k in (0, 1)]
+    folders = [tmp_path / "runs" / study.cells[k][0].run for k in (0, 1)]
     assert folders[0] != folders[1]
     first, second = (read_graphs(folder / "graphs.jsonl") for folder in folders)
     assert [g.to_json() for g in first] == [g.to_json() for g in second]
@@ -81,7 +82,7 @@ def test_a_planted_difference_is_found(toy_plan, tmp_path):
             "n": 40,
         }
     )
-    comparison = compare_arms(run_plan(plan, tmp_path, toy_model()))
+    comparison = compare_arms(run_study(plan, tmp_path, toy_model()))
     verdicts = {name: m["test"]["verdict"] for name, m in comparison["arms"][1]["metrics"].items()}
     assert "worse" in verdicts.values()
     assert "better" not in verdicts.values()
@@ -90,14 +91,14 @@ def test_a_planted_difference_is_found(toy_plan, tmp_path):
 def test_budgets_count_calls(toy_plan, tmp_path):
     arms = product_arms(["uniform", "dvs"], ["heun"], [20], None)
     plan = toy_plan.model_copy(update={"arms": arms, "seeds": (0,)})
-    comparison = compare_arms(run_plan(plan, tmp_path, toy_model()))
+    comparison = compare_arms(run_study(plan, tmp_path, toy_model()))
     grid, adaptive = comparison["arms"]
     assert grid["calls"]["mean"] == 20
     assert grid["steps"]["mean"] == 10
     assert 0 < adaptive["calls"]["mean"] <= 22  # the pilot of 16 graphs holds the budget; this set may differ a little
     assert "pilot" in adaptive["note"]
     told: list[str] = []
-    run_plan(plan, tmp_path, toy_model(), told.append)
+    run_study(plan, tmp_path, toy_model(), told.append)
     assert told == []
 
 
@@ -120,23 +121,22 @@ def test_tables_and_plots_come_from_the_json_alone(toy_study, tmp_path):
 
 
 def test_the_recorded_path_is_consistent(toy_study):
-    path = toy_study.path(1)
-    trace = path["trace"]
-    steps = toy_study.cells[1][0]["steps"]
+    path, along = toy_study.recorded(1)
+    trace = path.trace
+    steps = toy_study.cells[1][0].steps
     assert len(trace["t"]) == steps
     assert sum(trace["dt"]) == pytest.approx(1.0, abs=1e-6)
-    assert path["times"][0] == 0
-    assert path["times"][-1] == 1
-    final = toy_study.cells[1][0]["metrics"]
-    assert path["metrics"]["1.00"] == pytest.approx(final)
+    assert path.times[0] == 0
+    assert path.times[-1] == 1
+    assert along[1.0] == pytest.approx(toy_study.cells[1][0].metrics)
 
 
 def test_a_damaged_cell_and_an_empty_folder_are_told_in_one_line(toy_plan, tmp_path):
     with pytest.raises(InputError, match=r"no study\.json"):
         load_study(tmp_path)
     plan = toy_plan.model_copy(update={"arms": toy_plan.arms[:1], "seeds": (0,)})
-    study = run_plan(plan, tmp_path, toy_model())
-    path = study.store.cell(study.record["arms"][0]["cells"]["0"])
+    study = run_study(plan, tmp_path, toy_model())
+    path = study.store.cell(study.record.arms[0].cells[0])
     write_json(path, {"format": 99})
     with pytest.raises(InputError, match="delete it"):
         load_study(tmp_path)
@@ -153,7 +153,7 @@ def test_another_command_in_the_folder_does_not_change_what_a_run_returns(toy_pl
         record = json.loads((tmp_path / "study.json").read_text())
         write_json(tmp_path / "study.json", {**record, "plan": other, "arms": []})
 
-    study = run_plan(plan, tmp_path, toy_model(), other_command)
+    study = run_study(plan, tmp_path, toy_model(), other_command)
     assert study.plan == plan
     assert list(study.cells[0]) == [0]
 
@@ -172,7 +172,8 @@ def test_an_unfinished_study_is_reported_with_what_there_is(toy_study, tmp_path)
     with pytest.raises(InputError, match="no finished arm"):
         load_study(tmp_path)
     key = record["arms"][0]["cells"]["1"]
-    write_json(tmp_path / "cells" / f"{key}.json", toy_study.store.read_cell(key))
+    store = toy_study.store
+    write_json(tmp_path / "cells" / f"{key}.json", read_json(store.cell(key)))
     comparison = compare_arms(load_study(tmp_path))
     assert comparison["arms"][0]["seeds"] == [1]
     assert comparison["arms"][1]["seeds"] == []

@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 
 from isostep.model.toy import toy_model, toy_reference
-from isostep.study.compare import Study, run_plan
-from isostep.study.plan import Plan, product_arms
+from isostep.study.compute import run_study
+from isostep.study.plan import StudyPlan, product_arms
+from isostep.study.record import Study
 
 
 @pytest.fixture(scope="session")
-def toy_plan(tmp_path_factory) -> Plan:
+def toy_plan(tmp_path_factory) -> StudyPlan:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ISOSTEP_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
         reference = str(toy_reference())
     arms = product_arms(["uniform", "dvs"], ["euler"], [], 8)
-    return Plan(title="toy", model="toy", arms=arms, seeds=(0, 1, 2), n=12, reference=reference, noise="step")
+    return StudyPlan(title="toy", model="toy", arms=arms, seeds=(0, 1, 2), n=12, reference=reference, noise="step")
 
 
 @pytest.fixture(scope="session")
 def toy_study(toy_plan, tmp_path_factory) -> Study:
-    return run_plan(toy_plan, tmp_path_factory.mktemp("study"), toy_model())
+    return run_study(toy_plan, tmp_path_factory.mktemp("study"), toy_model())

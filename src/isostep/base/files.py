@@ -59,12 +59,14 @@ def read_json(path: str | Path, limit: int = 256 * 2**20) -> Any:
     path = Path(path)
     try:
         size = path.stat().st_size
-        if size > limit:
-            raise InputError(f"{path} has {size} bytes, more than the {limit} allowed for a JSON file")
-        return json.loads(path.read_text(encoding="utf-8"))
+        data = path.read_bytes() if size <= limit else b""
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    if size > limit:
+        raise InputError(f"{path} has {size} bytes, more than the {limit} allowed for a JSON file")
+    try:
+        return json.loads(data.decode())
+    except (ValueError, RecursionError) as error:  # also bad UTF-8, and integers of thousands of digits
         raise InputError(f"{path} is not valid JSON: {error}; restore or delete the file") from error
 
 

@@ -8,6 +8,7 @@ import sys
 import typer
 
 from isostep.base.errors import IsostepError
+from isostep.base.text import printable
 
 # One line per command module; each has `register(app)`.
 MODULES = (
@@ -55,7 +56,7 @@ def main() -> None:
     try:
         app()
     except IsostepError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("interrupted; finished work is kept", file=sys.stderr)

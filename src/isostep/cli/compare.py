@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from isostep.study.plan import Plan
+    from isostep.study.plan import StudyPlan
 
 
 def register(app: typer.Typer) -> None:
@@ -46,43 +46,38 @@ def compare(
 
     budgets = parse_counts(calls, "--calls")
     arms = product_arms(words(schedules), words(solvers), budgets, steps, clock=clock, corrector=corrector)
-    plan = make_plan(
+    plan = checked_plan(
         title=f"{Path(model).stem}", model=model, arms=arms, seeds=parse_seeds(seeds), n=n, batch_size=batch_size,
         noise=noise, reference=reference, kernel=kernel, metrics=words(metrics) if metrics else None, weights=weights,
     )  # fmt: skip
     finish(plan, out, plots, as_json)
 
 
-def make_plan(**fields: Any) -> Plan:
+def checked_plan(**fields: Any) -> StudyPlan:
     """A checked plan with the command line that asked for it."""
-    from pydantic import ValidationError
+    from isostep.base.schema import checked
+    from isostep.study.plan import StudyPlan
 
-    from isostep.base.errors import InputError
-    from isostep.settings.schema import one_line
-    from isostep.study.plan import Plan
-
-    try:
-        return Plan.model_validate({"command": command_line(), **fields})
-    except ValidationError as error:
-        raise InputError(one_line(error, "study")) from error
+    return checked(StudyPlan, {"command": command_line(), **fields}, "study")
 
 
 def command_line() -> str:
     return shlex.join(["isostep", *sys.argv[1:]])
 
 
-def finish(plan: Plan, out: Path, plots: bool, as_json: bool) -> None:
-    """Run, write tables and plots, print."""
+def finish(plan: StudyPlan, out: Path, plots: bool, as_json: bool) -> dict[str, Any]:
+    """Run, write tables and plots, print; returns the comparison."""
     from isostep.reporting.output import print_comparison, write_outputs
-    from isostep.study.compare import run_plan
+    from isostep.study.compute import run_study
 
-    study = run_plan(plan, out, tell=teller(as_json))
+    study = run_study(plan, out, tell=teller(as_json))
     comparison = write_outputs(study, plots)
     if as_json:
         typer.echo(json.dumps(comparison))
-        return
+        return comparison
     print_comparison(comparison)
     typer.echo(f"written to {out}; a page of it: isostep report {out}")
+    return comparison
 
 
 def teller(quiet: bool):

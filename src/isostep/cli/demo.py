@@ -26,10 +26,10 @@ def demo(
 
     Example: `isostep demo`
     """
-    from isostep.cli.compare import make_plan, teller
+    from isostep.cli.compare import checked_plan, teller
     from isostep.reporting.output import print_comparison, write_outputs
     from isostep.reporting.page import write_report
-    from isostep.study.compare import run_plan
+    from isostep.study.compute import run_study
     from isostep.study.plan import Arm, product_arms
 
     chosen, reference, said = _find(model)
@@ -39,12 +39,12 @@ def demo(
         f"seeds; about {max(1, round(seconds / 60 + 0.5))} min on this machine"
     )
     arms = product_arms(SCHEDULES, ["euler"], [CALLS], None)
-    plan = make_plan(
+    plan = checked_plan(
         title=f"Isostep on {chosen.info.name}", model=chosen.info.name,
         arms=(*arms, Arm(name="auto", chosen={"schedule": "auto"}, calls=CALLS)), seeds=SEEDS, n=n, reference=reference,
         notes=(f"A demonstration: {n} graphs and {CALLS} calls a graph, fewer than a study needs.",),
     )  # fmt: skip
-    study = run_plan(plan, out, chosen, teller(False))
+    study = run_study(plan, out, chosen, teller(False))
     comparison = write_outputs(study, plots=False)  # the page has them
     write_report(out / "report.html", study, comparison)
     print_comparison(comparison)

@@ -21,10 +21,10 @@ def report(
     """
     from isostep.reporting.output import write_outputs
     from isostep.reporting.page import write_report
-    from isostep.study.compare import load_study
+    from isostep.study.record import load_study
 
     study = load_study(folder)
-    comparison = write_outputs(study)
+    comparison = write_outputs(study, plots=False)  # the page has them
     path = out or folder / "report.html"
     write_report(path, study, comparison)
     typer.echo(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")

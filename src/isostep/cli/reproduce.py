@@ -30,16 +30,17 @@ def reproduce(
     from isostep.cli.compare import command_line, teller
     from isostep.reporting.output import print_tables
     from isostep.reporting.page import write_report
+    from isostep.reporting.paper import write_reproduced
     from isostep.study.reproduce import Options
     from isostep.study.reproduce import reproduce as run
 
     done = run(target, out, Options(quick, model, n, seeds, steps, command_line()), teller(as_json))
-    pages = []
-    for part in done.parts:
+    parts, pages = write_reproduced(done), []
+    for part in parts:
         pages.append(out / f"{target.upper()}-{part.study.store.folder.name}.html")
         write_report(pages[-1], part.study, part.comparison, part.tables[:1])
     if as_json:
         typer.echo(json.dumps(read_json(done.stem.with_suffix(".json"))))
         return
-    print_tables([table for part in done.parts for table in part.tables])
+    print_tables([table for part in parts for table in part.tables])
     typer.echo(f"written to {out}: {done.stem.name}.md, .tex, .json, and {', '.join(page.name for page in pages)}")

@@ -21,21 +21,22 @@ def status(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Progress, rate, time left, failed shards. Example: `isostep runs status runs/million`"""
+    from isostep.base.text import printable
     from isostep.run.inspect import status as read
 
     report = read(folder)
     if as_json:
         typer.echo(json.dumps(report))
         return
-    typer.echo(f"{report['model']}: {report['state']}, {report['graphs']} of {report['n']} graphs", nl=False)
+    typer.echo(f"{printable(report['model'])}: {report['state']}, {report['graphs']} of {report['n']} graphs", nl=False)
     typer.echo(f", {report['shards_done']} of {report['shards']} shards")
     if report["holder"]:
-        typer.echo(f"in use by {report['holder']}")
+        typer.echo(f"in use by {printable(report['holder'])}")
     if report["graphs_per_second"]:
         left = report["seconds_left"]
         typer.echo(f"{report['graphs_per_second']:.3g} graphs/s" + (f", {duration(left)} left" if left else ""))
     for shard, reason in report["failed"].items():
-        typer.echo(f"shard {shard} failed: {reason}")
+        typer.echo(f"shard {shard} failed: {printable(reason)}")
     if report["unfinished_graphs"]:
         typer.echo(f"{report['unfinished_graphs']} graphs did not reach the end of their integration")
     if report["unreadable_lines"]:

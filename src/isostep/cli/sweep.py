@@ -35,25 +35,23 @@ def sweep(
 
     Example: `isostep sweep grum-community-small --param schedule.gamma=0.1:0.35:6 --seeds 0-4 --out studies/gamma`
     """
-    from isostep.cli.compare import finish, make_plan
-    from isostep.study.compare import load_study
+    from isostep.cli.compare import checked_plan, finish
     from isostep.study.plan import parse_seeds, words
     from isostep.study.sweep import parse_param, sweep_arms
 
     params = [parse_param(text) for text in param]
     arms = sweep_arms(params, schedule, baseline, solver=solver, steps=steps, clock=clock)
-    plan = make_plan(
+    plan = checked_plan(
         title=f"{Path(model).stem}, {', '.join(p.path for p in params)}", model=model, arms=arms,
         seeds=parse_seeds(seeds), n=n, batch_size=batch_size, reference=reference, kernel=kernel,
         metrics=words(metrics) if metrics else None,
     )  # fmt: skip
-    finish(plan, out, plots, as_json)
+    comparison = finish(plan, out, plots, as_json)
     numeric = len(params) == 1 and all(isinstance(v, int | float) for v in params[0].values)
     if plots and numeric:
         from isostep.reporting.plots import save, sweep_curve
-        from isostep.study.compare import compare_arms
 
         values = [float(v) for v in params[0].values]
-        figure = sweep_curve(compare_arms(load_study(out)), params[0].path, values)
+        figure = sweep_curve(comparison, params[0].path, values)
         if figure is not None:
             save(figure, out / "plots" / "sweep")

@@ -23,6 +23,7 @@ from scipy.stats import norm
 from isostep.base.errors import InputError
 
 Measure = Callable[[np.ndarray], float]
+Better = Literal["lower", "higher"]
 
 
 class Metric(Protocol):
@@ -49,7 +50,7 @@ class Metric(Protocol):
         ...
 
     @property
-    def better(self) -> Literal["lower", "higher"]: ...
+    def better(self) -> Better: ...
 
     def prepare(self, generated: Sequence[Any], reference: Any) -> Measure:
         """The value as a function of weights over `generated` (shape (G,), sum 1)."""

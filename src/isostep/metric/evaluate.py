@@ -11,7 +11,7 @@ import numpy as np
 
 from isostep.base.errors import InputError
 from isostep.item.graph import Graph
-from isostep.metric.base import Metric, Value, evaluate_metric
+from isostep.metric.base import Better, Metric, Value, evaluate_metric
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.graph_summary import GraphSummary
 from isostep.metric.items import Items, Kind, Skipped, gather
@@ -43,7 +43,7 @@ class Report:
     kernel: Kernel | None
     definitions: dict[str, str]
     equals: dict[str, str]
-    better: dict[str, str]
+    better: dict[str, Better]
     undefined: dict[str, str]
     skipped: list[Skipped]
     resamples: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from typing import Any
 
@@ -10,10 +9,13 @@ import networkx
 import numpy as np
 
 from isostep.item.graph import Graph
+from isostep.reporting.markup import Markup, join, tag
+from isostep.study.record import Picture
 
 Positions = np.ndarray  # (n, 2), inside the unit square
 SERIES = 6
 SIZE, MARGIN = 120, 9
+ELEMENTS = ("N", "O", "F", "Cl", "S")  # with a colour of their own
 
 
 def layout(graph: networkx.Graph) -> Positions:
@@ -52,65 +54,63 @@ def groups(graph: networkx.Graph) -> list[int]:
     return colour
 
 
-def graph_svg(
-    n: int, edges: list[list[int]], spots: Positions, colour: list[int], label: str, atoms: list[str] | None = None
-) -> str:
-    """One graph; edges are [i, j] or [i, j, order]."""
+def graph_svg(picture: Picture, spots: Positions, colour: list[int], label: str) -> Markup:
     place = MARGIN + spots * (SIZE - 2 * MARGIN)
-    dense = len(edges) > 3 * max(n, 1)
-    lines = "".join(_edge(place[i], place[j], order[0] if order else 1) for i, j, *order in edges)
-    radius = 3.4 if n <= 24 else 2.4 if n <= 70 else 1.6
-    nodes = "".join(
-        _atom(place[k], atoms[k]) if atoms is not None else
-        f'<circle cx="{place[k][0]:.1f}" cy="{place[k][1]:.1f}" r="{radius}" class="s{colour[k]}"/>'
-        for k in range(n)
+    lines = (line for i, j, order in picture.edges for line in _edge(place[i], place[j], order))
+    radius = 3.4 if picture.n <= 24 else 2.4 if picture.n <= 70 else 1.6
+    nodes = [
+        _circle(place[k], radius, f"s{colour[k]}") if picture.atoms is None else _atom(place[k], picture.atoms[k])
+        for k in range(picture.n)
+    ]
+    dense = len(picture.edges) > 3 * max(picture.n, 1)
+    return tag(
+        "svg", tag("g", *lines), *nodes, viewBox=f"0 0 {SIZE} {SIZE}", class_="graph dense" if dense else "graph",
+        role="img", aria_label=label,
     )  # fmt: skip
-    kind = "graph dense" if dense else "graph"
-    return (
-        f'<svg viewBox="0 0 {SIZE} {SIZE}" class="{kind}" role="img" aria-label="{html.escape(label)}">'
-        f"<g>{lines}</g>{nodes}</svg>"
-    )
 
 
-def plain_graph_svg(graph: Graph, label: str) -> str:
+def plain_graph_svg(graph: Graph, label: str) -> Markup:
     net = graph.to_networkx()
-    return graph_svg(graph.n, graph.edges.tolist(), layout(net), groups(net), label)
+    picture = Picture(n=graph.n, edges=tuple((int(i), int(j), 1) for i, j in graph.edges))
+    return graph_svg(picture, layout(net), groups(net), label)
 
 
-def picture_graph(picture: dict[str, Any]) -> networkx.Graph:
-    graph = networkx.empty_graph(picture["n"])
-    graph.add_edges_from((i, j) for i, j, _ in picture["edges"])
+def picture_graph(picture: Picture) -> networkx.Graph:
+    graph = networkx.empty_graph(picture.n)
+    graph.add_edges_from((i, j) for i, j, _ in picture.edges)
     return graph
 
 
-def _edge(a: np.ndarray, b: np.ndarray, order: int) -> str:
+def _edge(a: np.ndarray, b: np.ndarray, order: int) -> list[Markup]:
     """A bond of order 2 or 3 has as many lines side by side."""
     along = b - a
     side = np.array([-along[1], along[0]]) / max(float(np.hypot(*along)), 1e-9)
-    shifts = {1: (0.0,), 2: (-1.3, 1.3), 3: (-2.2, 0.0, 2.2)}[min(order, 3)]
-    return "".join(
-        f'<line x1="{a[0] + s * side[0]:.1f}" y1="{a[1] + s * side[1]:.1f}" '
-        f'x2="{b[0] + s * side[0]:.1f}" y2="{b[1] + s * side[1]:.1f}"/>'
+    shifts = {1: (0.0,), 2: (-1.3, 1.3), 3: (-2.2, 0.0, 2.2)}[order]
+    return [
+        tag("line", **{f"{axis}{end}": f"{value:.1f}" for end, spot in ((1, a), (2, b))
+                       for axis, value in zip("xy", spot + s * side, strict=True)})
         for s in shifts
-    )
+    ]  # fmt: skip
 
 
-def _atom(spot: np.ndarray, symbol: str) -> str:
-    x, y = spot
+def _circle(spot: np.ndarray, radius: float, kind: str) -> Markup:
+    return tag("circle", cx=f"{spot[0]:.1f}", cy=f"{spot[1]:.1f}", r=radius, class_=kind)
+
+
+def _atom(spot: np.ndarray, symbol: str) -> Markup:
     if not symbol:
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1.6" class="none"/>'
-    return (
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6.5" class="atom {symbol}"/>'
-        f'<text x="{x:.1f}" y="{y + 2.9:.1f}">{html.escape(symbol)}</text>'
-    )
+        return _circle(spot, 1.6, "none")
+    kind = f"atom {symbol}" if symbol in ELEMENTS else "atom"
+    return join([_circle(spot, 6.5, kind), tag("text", symbol, x=f"{spot[0]:.1f}", y=f"{spot[1] + 2.9:.1f}")])
 
 
-def molecule_svg(smiles: str) -> str | None:
+def molecule_svg(smiles: str) -> Markup | None:
     """RDKit's drawing without background; dark pages invert it."""
-    from rdkit import Chem
+    from rdkit import Chem, rdBase
     from rdkit.Chem.Draw import rdMolDraw2D
 
-    mol = Chem.MolFromSmiles(smiles)
+    with rdBase.BlockLogs():
+        mol = Chem.MolFromSmiles(smiles)
     if mol is None or not mol.GetNumAtoms():
         return None
     drawer = rdMolDraw2D.MolDraw2DSVG(180, 140)
@@ -121,14 +121,8 @@ def molecule_svg(smiles: str) -> str | None:
     rdMolDraw2D.PrepareAndDrawMolecule(drawer, mol)
     drawer.FinishDrawing()
     svg = drawer.GetDrawingText()
-    svg = re.sub(r"<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.S)
-    label = html.escape(smiles, quote=True)
-    return re.sub(
-        r"<svg[^>]*>",
-        f'<svg viewBox="0 0 180 140" class="molecule" role="img" aria-label="{label}">',
-        svg,
-        count=1,
-    )
+    inner = re.sub(r"<!--.*?-->", "", svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")], flags=re.S)
+    return tag("svg", Markup(inner), viewBox="0 0 180 140", class_="molecule", role="img", aria_label=smiles)
 
 
 def molecule_3d(smiles: str) -> dict[str, Any] | None:

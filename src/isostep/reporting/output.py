@@ -7,7 +7,8 @@ from typing import Any
 
 from isostep.base.files import write_json, write_text
 from isostep.reporting.tables import Table, difference_table, long_csv, summary_table
-from isostep.study.compare import Study, compare_arms
+from isostep.study.comparison import compare_arms
+from isostep.study.record import Study
 
 
 def write_outputs(study: Study, plots: bool = True) -> dict[str, Any]:

@@ -1,16 +1,19 @@
-"""One self-contained HTML page of a study: it opens without a network, and its content policy forbids requests."""
+"""One self-contained HTML page of a study: it opens without a network, and its content policy forbids requests.
+
+The policy allows the page's own scripts by their hashes, and no other.
+"""
 
 from __future__ import annotations
 
-import html
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isostep.base.files import write_text
-from isostep.item.graph import Graph, read_graphs
+from isostep.item.graph import Graph
 from isostep.reporting.draw import (
     graph_svg,
     groups,
@@ -20,20 +23,21 @@ from isostep.reporting.draw import (
     picture_graph,
     plain_graph_svg,
 )
+from isostep.reporting.markup import Markup, join, script_data, source_hash, tag
 from isostep.reporting.plots import figures, inline
 from isostep.reporting.tables import Table, difference_table, summary_table
-from isostep.study.compare import Study
 from isostep.study.plan import Arm
+from isostep.study.record import Picture, Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SHOWN_ARMS, SHOWN_ITEMS, SHOWN_3D = 4, 12, 6
 SHOWN_TIMES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 CAPTIONS = {
-    "differences": "Paired differences to the first arm of the same budget. Across zero: not distinguishable.",
+    "differences": "Paired differences to the first arm of the same budget, with uncorrected 95 % intervals.",
     "frontier": "Quality against network calls per graph. Bars: 95 % interval of the mean over seeds.",
     "step-size": "Step size along the generative time, first seed.",
     "information": "Information covered by each step. Equal-information stepping aims at a level line.",
@@ -48,6 +52,7 @@ def write_report(path: str | Path, study: Study, comparison: dict[str, Any], ext
 
 def page(study: Study, comparison: dict[str, Any], extra: list[Table]) -> str:
     plots = figures(study, comparison)
+    molecules = _molecules_3d(study)
     sections = [
         ("comparison", "Comparison", "Comparison", _comparison(comparison, plots, extra)),
         ("calls", "Calls", "Quality against calls", _figure(plots, "frontier")),
@@ -56,117 +61,124 @@ def page(study: Study, comparison: dict[str, Any], extra: list[Table]) -> str:
         ("variation", "Drift and noise", "Drift and noise parts", _figure(plots, "variation")),
         ("convergence", "Convergence", "Convergence", _figure(plots, "convergence")),
         ("snapshots", "Snapshots", "Snapshots", _snapshots(study)),
-        ("generated", "Generated", "Generated", _generated(study)),
+        ("generated", "Generated", "Generated", _generated(study, molecules)),
         ("settings", "Settings", "Settings", _settings(study)),
     ]
     sections = [section for section in sections if section[3]]
-    links = "".join(f'<a href="#{key}">{short}</a>' for key, short, _, _ in sections)
-    body = "".join(f'<section id="{key}"><h2>{name}</h2>{content}</section>' for key, _, name, content in sections)
-    title = html.escape(comparison["title"])
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        f'<title>{title} · Isostep</title><link rel="icon" href="data:,">'
-        f"<style>{_asset('style.css')}</style></head><body>"
-        f"<header><h1>{title}</h1>{_lead(study, comparison)}</header><nav><div>{links}</div></nav><main>{body}</main>"
-        f"<footer>Made by isostep {html.escape(study.record['versions']['isostep'])} from {study.store.folder.name}/"
-        f"study.json.</footer>{_scripts(study)}</body></html>\n"
+    links = join(tag("a", short, href=f"#{key}") for key, short, _, _ in sections)
+    body = join(tag("section", tag("h2", name), content, id=key) for key, _, name, content in sections)
+    scripts = [_asset("viewer.js")] if molecules else []
+    hashes = " ".join(map(source_hash, scripts)) or "'none'"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=f"{POLICY}; script-src {hashes}"),
+        tag("title", f"{comparison['title']} · Isostep"),
+        tag("link", rel="icon", href="data:,"),
+        tag("style", Markup(_asset("style.css"))),
     )
+    made = f"Made by isostep {study.record.versions.get('isostep', '')} from {study.store.folder.name}/study.json."
+    content = tag(
+        "body",
+        tag("header", tag("h1", comparison["title"]), _lead(study, comparison)),
+        tag("nav", tag("div", links)),
+        tag("main", body),
+        tag("footer", made),
+        script_data("molecules-3d", molecules) if molecules else "",
+        *(tag("script", Markup(text)) for text in scripts),
+    )
+    return "<!doctype html>" + tag("html", head, content, lang="en") + "\n"
 
 
 def _asset(name: str) -> str:
     return (resources.files("isostep") / "reporting" / name).read_text(encoding="utf-8")
 
 
-def _lead(study: Study, comparison: dict[str, Any]) -> str:
+def _lead(study: Study, comparison: dict[str, Any]) -> Markup:
     """What was run, and what came out, in words."""
-    model = study.record["model"]
+    model = study.record.model
     seeds = max(len(arm["seeds"]) for arm in comparison["arms"])
-    source = model["source"].split(", sha256")[0]
     about = (
-        f"{model['name']} ({source}); {comparison['n']} {model['kind']}s for each of {seeds} "
-        f"seed{'s' * (seeds != 1)}; reference {study.record['reference']['name']}"
+        f"{model.name} ({model.source.split(', sha256')[0]}); {comparison['n']} {model.kind}s for each of {seeds} "
+        f"seed{'s' * (seeds != 1)}; reference {study.record.reference.name}"
     )
-    lines = [line for arm in comparison["arms"] if (line := finding(arm))]
-    notes = "".join(f"<li>{html.escape(note)}</li>" for note in study.plan.notes)
-    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines) + notes
-    return f'<p class="soft">{html.escape(about)}</p>' + (
-        f'<div class="finding"><ul>{items}</ul></div>' if items else ""
-    )
+    lines = [line for arm in comparison["arms"] if (line := finding(arm, comparison["tests"]))]
+    items = [tag("li", line) for line in (*lines, *study.plan.notes)]
+    return join([tag("p", about, class_="soft"), tag("div", tag("ul", *items), class_="finding") if items else ""])
 
 
-def finding(arm: dict[str, Any]) -> str:
+def finding(arm: dict[str, Any], tests: int) -> str:
     """One sentence per arm that has been tested."""
     by: dict[str, list[str]] = {"better": [], "worse": [], "not distinguishable": []}
     for name, metric in arm["metrics"].items():
         if metric["test"] and metric["test"]["p"] is not None:
             by[metric["test"]["verdict"]].append(name)
     told = [f"{verdict} on {', '.join(names)}" for verdict, names in by.items() if names]
-    return f"{arm['name']} against {arm['baseline']}: {'; '.join(told)} (95 % intervals, paired seeds)." if told else ""
+    rule = f"paired seeds, 95 %, Holm-corrected for {tests} test{'s' * (tests != 1)}"
+    return f"{arm['name']} against {arm['baseline']}: {'; '.join(told)} ({rule})." if told else ""
 
 
-def _comparison(comparison: dict[str, Any], plots: dict[str, Figure], extra: list[Table]) -> str:
+def _comparison(comparison: dict[str, Any], plots: Mapping[str, Figure], extra: list[Table]) -> Markup:
     # Notes of the extra tables stand at the top of the page.
     tables = [*(replace(table, notes=()) for table in extra), summary_table(comparison)]
-    shown = "".join(_titled(table) for table in tables if table.rows)
     differences = difference_table(comparison)
-    return shown + _figure(plots, "differences", narrow=True) + (_titled(differences) if differences.rows else "")
+    return join([
+        *(_titled(table) for table in tables if table.rows),
+        _figure(plots, "differences", narrow=True),
+        _titled(differences) if differences.rows else "",
+    ])  # fmt: skip
 
 
-def _titled(table: Table) -> str:
-    return f"<h3>{html.escape(table.title)}</h3>{_table(table)}"
+def _titled(table: Table) -> Markup:
+    return join([tag("h3", table.title), _table(table)])
 
 
-def _table(table: Table) -> str:
-    def row(cells: tuple[str, ...], tag: str) -> str:
+def _table(table: Table) -> Markup:
+    def row(cells: tuple[str, ...], name: str) -> Markup:
         out = []
         for k, cell in enumerate(cells):
             marks = ["text"] if k < table.text_columns else []
             marks += [cell] if cell in ("better", "worse") else []
             marks += [{"+": "better", "-": "worse"}[cell[-1]]] if cell[-2:] in (" +", " -") else []
-            out.append(f"<{tag} class='{' '.join(marks)}'>{html.escape(cell)}</{tag}>")
-        return f"<tr>{''.join(out)}</tr>"
+            out.append(tag(name, cell, class_=" ".join(marks) or None))
+        return tag("tr", *out)
 
-    body = "".join(row(cells, "td") for cells in table.rows)
-    notes = "".join(f'<p class="notes">{html.escape(note)}</p>' for note in table.notes)
-    return (
-        f'<div class="scroll"><table><thead>{row(table.header, "th")}</thead><tbody>{body}</tbody></table></div>{notes}'
-    )
+    body = tag("tbody", *(row(cells, "td") for cells in table.rows))
+    shown = tag("div", tag("table", tag("thead", row(table.header, "th")), body), class_="scroll")
+    return join([shown, *(tag("p", note, class_="notes") for note in table.notes)])
 
 
-def _figure(plots: dict[str, Figure], name: str, narrow: bool = False) -> str:
+def _figure(plots: Mapping[str, Figure], name: str, narrow: bool = False) -> Markup:
     if name not in plots:
-        return ""
+        return Markup()
     kind = "narrow" if narrow else "scrolls"
-    caption = f"<figcaption>{html.escape(CAPTIONS[name])}</figcaption>"
-    return f'<figure id="figure-{name}" class="{kind}">{inline(plots[name], name)}{caption}</figure>'
+    drawn = Markup(inline(plots[name], name))
+    return tag("figure", drawn, tag("figcaption", CAPTIONS[name]), id=f"figure-{name}", class_=kind)
 
 
-def _snapshots(study: Study) -> str:
+def _snapshots(study: Study) -> Markup:
     """The same graph (same seed and index) at the same times, one strip per arm."""
     strips, which = [], None
     for k, arm in _shown_arms(study):
-        path = study.path(k)
-        if path is None or not path["pictures"]:  # a run that left the numbers has none
+        found = study.recorded(k)
+        if found is None or not found[0].pictures or not found[0].pictures[0]:  # a run that left the numbers has none
             continue
-        which = _liveliest(path["pictures"]) if which is None else which
-        last = picture_graph(path["pictures"][-1][which])
+        path = found[0]
+        which = _liveliest(path.pictures) if which is None else min(which, len(path.pictures[-1]) - 1)
+        last = picture_graph(path.pictures[-1][which])
         spots, colour = layout(last), groups(last)
         tiles = []
-        for t, pictures in zip(path["times"], path["pictures"], strict=True):
-            if min(abs(t - shown) for shown in SHOWN_TIMES) < 1e-9:
-                picture = pictures[which]
-                label = f"{arm.name} at t = {t:.1f}"
-                svg = graph_svg(picture["n"], picture["edges"], spots, colour, label, picture.get("atoms"))
-                tiles.append(f'<div class="tile">{svg}<div class="caption">t = {t:.1f}</div></div>')
-        strips.append(f'<h3>{html.escape(arm.name)}</h3><div class="strip">{"".join(tiles)}</div>')
+        for t, pictures in zip(path.times, path.pictures, strict=True):
+            if min(abs(t - shown) for shown in SHOWN_TIMES) < 1e-9 and pictures[which].n == len(spots):
+                svg = graph_svg(pictures[which], spots, colour, f"{arm.name} at t = {t:.1f}")
+                tiles.append(_tile(svg, f"t = {t:.1f}"))
+        strips += [tag("h3", arm.name), tag("div", *tiles, class_="strip")]
     if not strips:
-        return ""
-    return (
-        '<p class="soft">The denoised state of one graph on its way from noise to data; same seed and index in every '
-        f'arm, nodes placed as in its final graph.</p><div id="figure-snapshots">{"".join(strips)}</div>'
-    )
+        return Markup()
+    about = "The denoised state of one graph on its way from noise to data; same seed and index in every arm, nodes "
+    placed = "placed as in its final graph."
+    return join([tag("p", about + placed, class_="soft"), tag("div", *strips, id="figure-snapshots")])
 
 
 def _shown_arms(study: Study) -> list[tuple[int, Arm]]:
@@ -175,95 +187,71 @@ def _shown_arms(study: Study) -> list[tuple[int, Arm]]:
     return [(k, arm) for k, arm in enumerate(study.plan.arms) if (arm.calls or 0) == most][:SHOWN_ARMS]
 
 
-def _liveliest(pictures: list[list[dict[str, Any]]]) -> int:
+def _liveliest(pictures: tuple[tuple[Picture, ...], ...]) -> int:
     """Of the recorded graphs, the one with most edges in the end."""
-    return max(range(len(pictures[-1])), key=lambda k: len(pictures[-1][k]["edges"]))
+    return max(range(len(pictures[-1])), key=lambda k: len(pictures[-1][k].edges))
 
 
-def _generated(study: Study) -> str:
+def _generated(study: Study, molecules: list[dict[str, Any]]) -> Markup:
     parts = []
     for k, arm in _shown_arms(study):
-        items = _items(study, k)
-        if not items:
-            continue
-        tiles = "".join(_tile(item) for item in items)
-        grid = f'<div class="grid{"" if isinstance(items[0], Graph) else " wide"}">{tiles}</div>'
-        parts.append(f"<h3>{html.escape(arm.name)}</h3>{grid}")
+        items = [one.item for one in study.generated(k, SHOWN_ITEMS)]
+        if items:
+            wide = "grid" if isinstance(items[0], Graph) else "grid wide"
+            parts += [tag("h3", arm.name), tag("div", *map(_item, items), class_=wide)]
     if not parts:
-        return ""
-    about = '<p class="soft">The first graphs of the first seed, not selected.</p>'
-    return f'{about}<div id="figure-generated">{"".join(parts)}</div>{_three_d(study)}'
+        return Markup()
+    about = tag("p", "The first graphs of the first seed, not selected.", class_="soft")
+    return join([about, tag("div", *parts, id="figure-generated"), _three_d(molecules)])
 
 
-def _tile(item: Graph | str) -> str:
+def _item(item: Graph | str) -> Markup:
     """A graph, or the molecule of a SMILES string (nothing where RDKit cannot draw it)."""
     if isinstance(item, Graph):
         caption = f"{item.n} nodes, {len(item.edges)} edges"
-        svg = plain_graph_svg(item, caption)
-    else:
-        caption, svg = item, molecule_svg(item)
-    return f'<div class="tile">{svg}<div class="caption">{html.escape(caption)}</div></div>' if svg else ""
+        return _tile(plain_graph_svg(item, caption), caption)
+    svg = molecule_svg(item)
+    return Markup() if svg is None else _tile(svg, item)
 
 
-def _three_d(study: Study) -> str:
-    molecules = _molecules_3d(study)
+def _tile(picture: Markup, caption: str) -> Markup:
+    return tag("div", picture, tag("div", caption, class_="caption"), class_="tile")
+
+
+def _three_d(molecules: list[dict[str, Any]]) -> Markup:
     if not molecules:
-        return ""
-    tiles = "".join(
-        f'<div class="tile"><canvas data-molecule="{k}" tabindex="0" role="img" '
-        f'aria-label="{html.escape(m["smiles"], quote=True)}, ball and stick"></canvas>'
-        f'<div class="caption">{html.escape(m["smiles"])}</div></div>'
-        for k, m in enumerate(molecules)
-    )
-    return (
-        '<h3>In three dimensions</h3><p class="soft">Conformers by RDKit (ETKDG, MMFF) of the last arm\'s molecules; '
-        f'drag to turn.</p><div id="figure-3d" class="grid wide">{tiles}</div>'
-    )
+        return Markup()
+    tiles = []
+    for k, molecule in enumerate(molecules):
+        label = f"{molecule['smiles']}, ball and stick"
+        canvas = tag("canvas", data_molecule=k, tabindex=0, role="img", aria_label=label)
+        tiles.append(_tile(canvas, molecule["smiles"]))
+    about = "Conformers by RDKit (ETKDG, MMFF) of the last arm's molecules; drag to turn."
+    return join([
+        tag("h3", "In three dimensions"), tag("p", about, class_="soft"),
+        tag("div", *tiles, id="figure-3d", class_="grid wide"),
+    ])  # fmt: skip
 
 
 def _molecules_3d(study: Study) -> list[dict[str, Any]]:
-    if study.record["model"]["kind"] != "molecule":
-        return []
-    smiles = _items(study, len(study.plan.arms) - 1)
-    return [m for s in smiles if isinstance(s, str) and (m := molecule_3d(s))][:SHOWN_3D]
+    items = (one.item for one in study.generated(len(study.plan.arms) - 1, SHOWN_ITEMS))
+    return [m for smiles in items if isinstance(smiles, str) and (m := molecule_3d(smiles))][:SHOWN_3D]
 
 
-def _items(study: Study, arm: int) -> list[Graph] | list[str]:
-    """The first graphs, or SMILES, of an arm's first finished seed."""
-    for seed in study.plan.seeds:
-        if cell := study.cells[arm].get(seed):
-            folder = study.store.run(cell["run"])
-            if (folder / "graphs.jsonl").is_file():
-                return read_graphs(folder / "graphs.jsonl")[:SHOWN_ITEMS]
-            lines = (folder / "molecules.smi").read_text(encoding="utf-8").splitlines()
-            return [smiles for line in lines if (smiles := line.split("\t")[0])][:SHOWN_ITEMS]
-    return []
-
-
-def _settings(study: Study) -> str:
+def _settings(study: Study) -> Markup:
     record, plan = study.record, study.plan
     facts = {
-        "model": f"{record['model']['name']}, {record['model']['weights']} weights",
-        "fingerprint": record["model"]["fingerprint"][:16],
-        "reference": ", kernel ".join(filter(None, (record["reference"]["name"], record["reference"]["kernel"]))),
+        "model": f"{record.model.name}, {record.model.weights} weights",
+        "fingerprint": record.model.fingerprint[:16],
+        "reference": ", kernel ".join(filter(None, (record.reference.name, record.reference.kernel))),
         "seeds": ", ".join(map(str, plan.seeds)),
         "noise": "one Brownian path per graph, read by all arms" if plan.noise == "path" else "the same step by step",
         "batch size": str(plan.batch_size),
-        "versions": ", ".join(f"{name} {version}" for name, version in record["versions"].items()),
+        "versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()),
     }
-    pairs = "".join(f"<dt>{key}</dt><dd>{html.escape(value)}</dd>" for key, value in facts.items())
-    arms = {arm["name"]: arm["settings"] for arm in record["arms"]}
-    shown = html.escape(json.dumps(arms, indent=2))
-    command = html.escape(plan.command or "run_plan(plan, folder)")
-    return (
-        f"<dl>{pairs}</dl><h3>Repeat it</h3><pre>{command}</pre>"
-        f"<details><summary>All sampler settings</summary><pre>{shown}</pre></details>"
-    )
-
-
-def _scripts(study: Study) -> str:
-    molecules = _molecules_3d(study)
-    if not molecules:
-        return ""
-    data = json.dumps(molecules, separators=(",", ":")).replace("<", "\\u003c")
-    return f'<script type="application/json" id="molecules-3d">{data}</script><script>{_asset("viewer.js")}</script>'
+    arms = {arm.name: arm.settings for arm in record.arms}
+    return join([
+        tag("dl", *(join([tag("dt", key), tag("dd", value)]) for key, value in facts.items())),
+        tag("h3", "Repeat it"), tag("pre", plan.command or "run_study(plan, folder)"),
+        tag("details", tag("summary", "All sampler settings"), tag("pre", json.dumps(arms, indent=2))),
+    ])  # fmt: skip

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from isostep.base.files import replacing
+from isostep.base.text import printable
 from isostep.reporting.tables import ARROW, baseline, group
-from isostep.study.compare import Study
+from isostep.study.record import Study, Trajectory, Values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +30,7 @@ MARKERS = "osD^vPX"
 INK, FAINT = "#1a1a2e", "#c9ccd6"
 MOST_PANELS = 6
 SIDESTEP = 1.012  # arms with the same calls stand side by side
+Columns = Mapping[str, Sequence[float | None]]
 LOG_FROM = 20  # a ratio of values above which a log axis reads better
 
 
@@ -70,13 +72,13 @@ def differences(comparison: dict[str, Any]) -> Figure | None:
         reach = [[(test["difference"] - test["low"]) * unit], [(test["high"] - test["difference"]) * unit]]
         axis.errorbar(
             [test["difference"] * unit], [y], xerr=reach, fmt=style["marker"], color=style["color"], capsize=3, ms=5,
-            label=arm if name == names[0] else None,
+            label=_plain(arm) if name == names[0] else None,
         )  # fmt: skip
     axis.axvline(0, color=INK, lw=0.8)
     centres = [np.mean([places[a, n] for a in arms]) for n in names]
-    axis.set_yticks(centres, [f"{n} {ARROW[comparison['better'][n]]}" for n in names])
+    axis.set_yticks(centres, [f"{_plain(n)} {ARROW[comparison['better'][n]]}" for n in names])
     axis.set_ylim(max(places.values()) + 0.7, -0.7)
-    axis.set_xlabel(f"difference to {baseline(comparison)}, % of its mean (95 % interval)")
+    axis.set_xlabel(f"difference to {_plain(baseline(comparison))}, % of its mean (95 % interval)")
     _legend(figure, axis)
     return figure
 
@@ -101,9 +103,11 @@ def frontier(comparison: dict[str, Any]) -> Figure | None:
                 float(student.ppf(0.975, m["n"] - 1)) * m["sd"] / m["n"] ** 0.5 if m["sd"] else 0 for _, m in points
             ]
             calls = [x * SIDESTEP ** (k - (len(groups) - 1) / 2) for x, _ in points]
-            axis.errorbar(calls, [m["mean"] for _, m in points], yerr=reach, label=label, capsize=3, ms=5, **_style(k))
+            axis.errorbar(
+                calls, [m["mean"] for _, m in points], yerr=reach, label=_plain(label), capsize=3, ms=5, **_style(k)
+            )
         axis.set_xlabel("network calls per graph")
-        axis.set_title(f"{name} {ARROW[comparison['better'][name]]}", fontsize=10, color=INK)
+        axis.set_title(f"{_plain(name)} {ARROW[comparison['better'][name]]}", fontsize=10, color=INK)
         if budgets := sorted({arm["budget"] for arm in comparison["arms"] if arm["budget"]}):
             axis.set_xscale("log")
             axis.set_xticks(budgets, map(str, budgets))
@@ -114,12 +118,12 @@ def frontier(comparison: dict[str, Any]) -> Figure | None:
 
 def step_size(study: Study) -> Figure | None:
     """dt against t."""
-    return _traces(study, "t", lambda trace: trace["dt"], "step dt", log=True)
+    return _traces(study, "dt", "step dt")
 
 
 def information(study: Study) -> Figure | None:
     """ds2 against t: flat where every step covers the same information."""
-    return _traces(study, "t", lambda trace: trace["ds2"], "information per step ds²", log=True)
+    return _traces(study, "ds2", "information per step ds²")
 
 
 def variation(study: Study) -> Figure | None:
@@ -128,19 +132,19 @@ def variation(study: Study) -> Figure | None:
     if not paths:
         return None
     figure, axes = _panels(len(paths))
-    for axis, (_, name, path) in zip(axes, paths, strict=False):
-        v_f, v_g = parts(path["trace"])
-        t = _array(path["trace"]["t"])
+    for axis, (_, name, path, _) in zip(axes, paths, strict=False):
+        v_f, v_g = parts(path.trace)
+        t = _array(path.trace["t"])
         axis.plot(t, _positive(v_f), color=COLOURS[0], lw=1.2, label="drift V_f")
         axis.plot(t, _positive(v_g), color=COLOURS[1], lw=1.2, ls="--", label="noise V_g")
         axis.set_yscale("log")
         axis.set_xlabel("t")
-        axis.set_title(name, fontsize=10, color=INK)
+        axis.set_title(_plain(name), fontsize=10, color=INK)
     _legend(figure, axes[0])
     return figure
 
 
-def parts(trace: dict[str, list]) -> tuple[np.ndarray, np.ndarray]:
+def parts(trace: Columns) -> tuple[np.ndarray, np.ndarray]:
     """V_f and V_g of every step, summed over components."""
     noise = [k for k in trace if k.startswith("V_g_")]
     drift = [k for k in trace if k.startswith("V_") and k not in noise]
@@ -150,31 +154,31 @@ def parts(trace: dict[str, list]) -> tuple[np.ndarray, np.ndarray]:
 def convergence(study: Study) -> Figure | None:
     """Metrics of the denoised graphs along the way, against the steps taken so far."""
     paths = _paths(study)
-    names = [n for n in study.metrics if any(v.get(n) is not None for _, _, p in paths for v in p["metrics"].values())]
+    names = [n for n in study.metrics if any(v.get(n) is not None for *_, values in paths for v in values.values())]
     if not names:
         return None
     figure, axes = _panels(len(names))
     for axis, name in zip(axes, names, strict=False):
-        for k, arm, path in paths:
-            steps, values = along(path, name)
-            axis.plot(steps, values, label=arm, lw=1.4, ms=4, **_style(k))
+        for k, arm, path, found in paths:
+            steps, values = along(path.trace, found, name)
+            axis.plot(steps, values, label=_plain(arm), lw=1.4, ms=4, **_style(k))
         axis.set_xlabel("step")
-        axis.set_title(f"{name} {ARROW[study.better[name]]}", fontsize=10, color=INK)
-        values = [v for _, _, p in paths for v in along(p, name)[1]]
+        axis.set_title(f"{_plain(name)} {ARROW[study.better[name]]}", fontsize=10, color=INK)
+        values = [v for _, _, path, found in paths for v in along(path.trace, found, name)[1]]
         if 0 < LOG_FROM * min(values) < max(values):
             axis.set_yscale("log")
     _legend(figure, axes[0])
     return figure
 
 
-def along(path: dict[str, Any], name: str) -> tuple[list[float], list[float]]:
+def along(trace: Columns, values: dict[float, Values], name: str) -> tuple[list[float], list[float]]:
     """Steps taken when each recorded time was reached, and the metric there."""
-    found = [(float(time), v[name]) for time, v in path["metrics"].items() if v.get(name) is not None]
-    return steps_until(path, [time for time, _ in found]), [v for _, v in found]
+    found = [(time, v) for time, at in values.items() if (v := at.get(name)) is not None]
+    return steps_until(trace, [time for time, _ in found]), [v for _, v in found]
 
 
-def steps_until(path: dict[str, Any], times: list[float]) -> list[float]:
-    t, step = _array(path["trace"]["t"]), _array(path["trace"]["step"])
+def steps_until(trace: Columns, times: list[float]) -> list[float]:
+    t, step = _array(trace["t"]), _array(trace["step"])
     return np.interp(times, [*t, 1.0], [*step, step[-1] + 1]).tolist()
 
 
@@ -186,13 +190,13 @@ def sweep_curve(comparison: dict[str, Any], parameter: str, values: list[float])
         base, *arms = [arm["metrics"][name] for arm in comparison["arms"]]
         kept = [(v, m) for v, m in zip(values, arms, strict=True) if m["n"]]
         if base["n"]:
-            axis.axhline(base["mean"], color=COLOURS[0], ls="--", lw=1.2, label=comparison["arms"][0]["name"])
+            axis.axhline(base["mean"], color=COLOURS[0], ls="--", lw=1.2, label=_plain(comparison["arms"][0]["name"]))
         axis.errorbar(
             [v for v, _ in kept], [m["mean"] for _, m in kept], yerr=[m["sd"] or 0 for _, m in kept],
             capsize=3, ms=5, color=COLOURS[1], marker="o", lw=1.4, label="swept (± sd over seeds)",
         )  # fmt: skip
         axis.set_xlabel(parameter)
-        axis.set_title(f"{name} {ARROW[comparison['better'][name]]}", fontsize=10, color=INK)
+        axis.set_title(f"{_plain(name)} {ARROW[comparison['better'][name]]}", fontsize=10, color=INK)
     _legend(figure, axes[0])
     return figure
 
@@ -232,26 +236,27 @@ def _same_bytes():
 _METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
 
 
-def _traces(study: Study, x: str, y: Callable[[dict], list], label: str, log: bool) -> Figure | None:
+def _traces(study: Study, column: str, label: str) -> Figure | None:
     paths = _paths(study)
     if not paths:
         return None
     figure, axes = _panels(1, width=7, height=3.4)
-    for k, name, path in paths:
+    for k, name, path, _ in paths:
         style = {**_style(k), "marker": None}
-        axes[0].plot(_array(path["trace"][x]), _positive(_array(y(path["trace"]))), label=name, lw=1.3, **style)
+        axes[0].plot(
+            _array(path.trace["t"]), _positive(_array(path.trace[column])), label=_plain(name), lw=1.3, **style
+        )
     axes[0].set_xlabel("t (0 noise, 1 data)")
     axes[0].set_ylabel(label)
-    if log:
-        axes[0].set_yscale("log")
+    axes[0].set_yscale("log")
     _legend(figure, axes[0])
     return figure
 
 
-def _paths(study: Study) -> list[tuple[int, str, dict[str, Any]]]:
-    """Recorded paths with the arm's number and name; at most six, or the lines cannot be told apart."""
-    found = [(k, arm.name, study.path(k)) for k, arm in enumerate(study.plan.arms)]
-    return [(k, name, path) for k, name, path in found if path is not None][:MOST_PANELS]
+def _paths(study: Study) -> list[tuple[int, str, Trajectory, dict[float, Values]]]:
+    """Arm's number and name, recorded path and metrics on it; at most six, or the lines cannot be told apart."""
+    found = [(k, arm.name, study.recorded(k)) for k, arm in enumerate(study.plan.arms)]
+    return [(k, name, *path) for k, name, path in found if path is not None][:MOST_PANELS]
 
 
 def _panels(count: int, width: float | None = None, height: float = 2.9) -> tuple[Figure, list[Axes]]:
@@ -290,7 +295,12 @@ def _legend(figure: Figure, axis: Axes) -> None:
     figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize=8.5, labelcolor=INK)
 
 
-def _array(values: list) -> np.ndarray:
+def _plain(text: str) -> str:
+    """A name from a file: no formula, no control characters."""
+    return printable(text).replace("$", r"\$")
+
+
+def _array(values: Sequence[float | None]) -> np.ndarray:
     return np.array([np.nan if v is None else v for v in values], float)
 
 

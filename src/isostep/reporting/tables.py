@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from isostep.base.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -16,17 +19,25 @@ ARROW = {"lower": "↓", "higher": "↑"}
 
 @dataclass(frozen=True)
 class Table:
+    """Plain text; names that come from files lose their control characters here."""
+
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     text_columns: int = 1  # columns aligned left
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", printable(self.title))
+        object.__setattr__(self, "header", tuple(map(printable, self.header)))
+        object.__setattr__(self, "rows", tuple(tuple(map(printable, row)) for row in self.rows))
+        object.__setattr__(self, "notes", tuple(map(printable, self.notes)))
+
     def markdown(self) -> str:
         rule = ["---" if k < self.text_columns else "---:" for k in range(len(self.header))]
         lines = [self.header, rule, *self.rows]
-        body = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-        return f"**{self.title}**\n\n{body}\n" + "".join(f"\n{note}\n" for note in self.notes)
+        body = "\n".join("| " + " | ".join(map(_markdown, line)) + " |" for line in lines)
+        return f"**{_markdown(self.title)}**\n\n{body}\n" + "".join(f"\n{_markdown(note)}\n" for note in self.notes)
 
     def latex(self) -> str:
         columns = "l" * self.text_columns + "r" * (len(self.header) - self.text_columns)
@@ -44,9 +55,9 @@ class Table:
 
         table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
         for k, name in enumerate(self.header):
-            table.add_column(name, justify="left" if k < self.text_columns else "right", overflow="fold")
+            table.add_column(Text(name), justify="left" if k < self.text_columns else "right", overflow="fold")
         for row in self.rows:
-            table.add_row(*row)
+            table.add_row(*map(Text, row))
         return Group(Text(self.title, style="bold"), table)  # a table's own title would wrap at the table's width
 
 
@@ -62,7 +73,7 @@ def summary_table(comparison: dict[str, Any]) -> Table:
     title = f"{comparison['title']}: {comparison['n']} graphs per seed, {seeds} paired seed{'s' * (seeds != 1)}"
     notes = [
         "Mean ± standard deviation over seeds. Against the first arm (at the same budget): + better, - worse, "
-        "= not distinguishable at 95 %."
+        "= not distinguishable, at 95 % after Holm's correction for the number of tests."
     ]
     if budgets := [f"{arm['name']}: {arm['note']}" for arm in comparison["arms"] if arm["note"]]:
         notes.append(f"{'; '.join(budgets)}.")
@@ -79,10 +90,11 @@ def difference_table(comparison: dict[str, Any]) -> Table:
                 ps = ["" if test.get(key) is None else p_value(test[key]) for key in ("p", "p_holm")]
                 verdict = test["verdict"] if test["p"] is not None else "one seed: no test"
                 rows.append((arm["name"], name, verdict, signed(test["difference"]), interval, *ps, str(test["n"])))
-    header = ("arm", "metric", "verdict", "difference", "95 % interval", "p", "p (Holm)", "pairs")
+    header = ("arm", "metric", "verdict", "difference", "95 % interval, uncorrected", "p", "p (Holm)", "pairs")
     tests = comparison["tests"]
-    chance = f"{tests} test{'s' * (tests != 1)}: about {0.05 * tests:.2g} would differ by chance alone."
-    notes = (chance,) if tests else ()
+    several = f"{tests} test{'s' * (tests != 1)}"
+    rule = f"Verdicts follow p (Holm), corrected for {several}; intervals and p are of each test alone."
+    notes = (rule,) if tests else ()
     return Table(f"Differences to {baseline(comparison)}, paired by seed", header, tuple(rows), notes, text_columns=3)
 
 
@@ -111,10 +123,12 @@ def long_csv(comparison: dict[str, Any]) -> str:
     tests = ("difference", "low", "high", "p", "p_holm", "verdict")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*fields, *tests])
+    better = comparison["better"]
     for arm in comparison["arms"]:
         counts = [arm[q]["mean"] if arm[q] else None for q in ("calls", "steps", "seconds")]
         for name, m in arm["metrics"].items():
-            head = [arm["name"], arm["baseline"], arm["budget"], *counts, name, comparison["better"][name]]
+            names = [_csv(arm["name"]), _csv(arm["baseline"])]
+            head = [*names, arm["budget"], *counts, _csv(name), better[name]]
             writer.writerow([*head, m["n"], m.get("mean"), m.get("sd"), *((m["test"] or {}).get(key) for key in tests)])
     return text.getvalue()
 
@@ -147,7 +161,21 @@ def _mean_cell(metric: dict[str, Any] | None) -> str:
     return cell if test is None or test["p"] is None else f"{cell} {SIGN[test['verdict']]}"
 
 
-_TEX = {"±": r"$\pm$", "↓": r"$\downarrow$", "↑": r"$\uparrow$", "<": "$<$", ">": "$>$"} | {c: f"\\{c}" for c in "_%&#"}
+def _markdown(text: str) -> str:
+    """No cell ends early, no tag begins."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text.replace("|", "\\|"))
+
+
+def _csv(text: str) -> str:
+    """Spreadsheets take a cell that begins like this for a formula."""
+    text = printable(text)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+
+
+_TEX = {
+    "±": r"$\pm$", "↓": r"$\downarrow$", "↑": r"$\uparrow$", "<": "$<$", ">": "$>$", "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
+} | {c: f"\\{c}" for c in "_%&#${}"}  # fmt: skip
 
 
 def _tex(cell: str) -> str:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from isostep.base.errors import InputError
+from isostep.base.schema import Frozen, one_line
 from isostep.control.base import Controller, own_clocks
 from isostep.control.registry import SCHEDULES, make_schedule, option_names
 from isostep.solver.base import Solver
@@ -17,11 +18,7 @@ from isostep.solver.langevin import Langevin
 from isostep.solver.registry import make_solver
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class DvsPreset(_Frozen):
+class DvsPreset(Frozen):
     """DVS constants of one (model, dataset) row; gamma depends on the solver."""
 
     kappa: float = 1.0
@@ -40,12 +37,12 @@ class DvsPreset(_Frozen):
         }
 
 
-class CorrectorPreset(_Frozen):
+class CorrectorPreset(Frozen):
     snr: float = Field(gt=0)
     scale: float = Field(ge=0)
 
 
-class AutoPreset(_Frozen):
+class AutoPreset(Frozen):
     """What `auto` stands for: the combination that did best per network call (docs/frontier.md)."""
 
     schedule: str = "cosine"
@@ -55,7 +52,7 @@ class AutoPreset(_Frozen):
     corrector: Literal["none", "langevin"] | None = None  # None: as in the rest of the preset
 
 
-class SamplerPreset(_Frozen):
+class SamplerPreset(Frozen):
     """What a model's card says about sampling from it."""
 
     steps: int = Field(default=1000, ge=1, le=10_000_000)
@@ -67,7 +64,7 @@ class SamplerPreset(_Frozen):
     auto: AutoPreset = AutoPreset()
 
 
-class SamplerSettings(_Frozen):
+class SamplerSettings(Frozen):
     """Everything that decides a graph besides model, seed and index (and, with `clock="batch"`, its batch)."""
 
     schedule: str = "uniform"
@@ -77,8 +74,8 @@ class SamplerSettings(_Frozen):
     snr: float = Field(default=0.1, gt=0)
     scale: float = Field(default=0.7, ge=0)
     clock: Literal["batch", "graph"] = "graph"
-    schedule_options: dict[str, Any] = {}
-    solver_options: dict[str, Any] = {}
+    schedule_options: dict[str, Any] = Field(default_factory=dict)
+    solver_options: dict[str, Any] = Field(default_factory=dict)
     max_steps: int = Field(default=100_000, ge=1)
 
     @property
@@ -140,12 +137,3 @@ def resolve(preset: SamplerPreset, **chosen: Any) -> SamplerSettings:
     if schedule != "arclength":  # its times are measured later
         settings.controller()
     return settings
-
-
-def one_line(error: ValidationError, what: str) -> str:
-    """The first problem of a schema check: where, why, and the value seen."""
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"]) or "top level"
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    message = first["msg"].removeprefix("Value error, ")
-    return " ".join(f"{what}: {place[:200]}: {message}, got {str(first.get('input'))[:60]!r}{more}".split())

@@ -15,6 +15,7 @@ import numpy as np
 from isostep.base.errors import InputError
 from isostep.base.files import write_json, write_text
 from isostep.item.graph import Graph, write_graphs
+from isostep.metric.base import Better
 from isostep.metric.evaluate import evaluate
 from isostep.model.model import Model
 from isostep.noise import BrownianTree
@@ -23,8 +24,8 @@ from isostep.sampling.run import SampleResult, sample
 from isostep.settings.schema import SamplerSettings
 from isostep.solution import Trace
 from isostep.state import GraphState
-from isostep.study.reference import Found
-from isostep.study.store import FORMAT
+from isostep.study.record import FORMAT
+from isostep.study.reference import StudyReference
 
 TIMES = tuple(k / 10 for k in range(11))
 PICTURES = 4
@@ -75,16 +76,18 @@ def write_items(folder: Path, items: list[Any]) -> None:
         write_text(folder / MOLECULES, "".join(f"{m.smiles}\t{i}\t{int(m.valid)}\n" for i, m in enumerate(items)))
 
 
-def measure(folder: Path, found: Found, metrics: tuple[str, ...]) -> tuple[dict[str, float | None], dict[str, str]]:
+def evaluate_run(
+    folder: Path, against: StudyReference, metrics: tuple[str, ...]
+) -> tuple[dict[str, float | None], dict[str, Better]]:
     """Values by metric, None where one is not defined (such as FCD of a single molecule), and which way is better."""
     try:
-        report = evaluate(folder, found.reference, found.kernel, metrics, resamples=0)
+        report = evaluate(folder, against.reference, against.kernel, metrics, resamples=0)
         return {key: report.values[key].value for key in metrics}, report.better
     except InputError:
         values: dict[str, float | None] = {}
-        better: dict[str, str] = {}
+        better: dict[str, Better] = {}
         for key in metrics:
-            report = _one(folder, found, key)
+            report = _one(folder, against, key)
             values[key] = None if report is None else report.values[key].value
             better |= {} if report is None else report.better
         if not better:
@@ -92,9 +95,9 @@ def measure(folder: Path, found: Found, metrics: tuple[str, ...]) -> tuple[dict[
         return values, better
 
 
-def _one(folder: Path, found: Found, key: str):
+def _one(folder: Path, against: StudyReference, key: str):
     try:
-        return evaluate(folder, found.reference, found.kernel, (key,), resamples=0)
+        return evaluate(folder, against.reference, against.kernel, (key,), resamples=0)
     except InputError:
         return None
 

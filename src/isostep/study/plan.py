@@ -11,28 +11,24 @@ import itertools
 import re
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from isostep.base.errors import InputError
-from isostep.sampling.run import DEFAULT_BATCH
+from isostep.base.schema import Frozen
 
 DEFAULT_METRICS = {"graph": ("degree", "clustering", "orbit", "spectral"), "molecule": ("valid", "fcd", "nspdk")}
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Arm(_Frozen):
+class Arm(Frozen):
     """`chosen` goes to `resolve`; `calls` is a budget of network calls per graph that sets the steps."""
 
     name: str
     chosen: dict[str, Any]
     calls: int | None = Field(default=None, ge=1)
-    paper: dict[str, float] = {}  # published values, for tables side by side
+    paper: dict[str, float] = Field(default_factory=dict)  # published values, for tables side by side
 
 
-class Plan(_Frozen):
+class StudyPlan(Frozen):
     """Arm 0 (at each budget: the first arm with that budget) is what the others are compared with."""
 
     title: str
@@ -40,7 +36,7 @@ class Plan(_Frozen):
     arms: tuple[Arm, ...] = Field(min_length=1)
     seeds: tuple[int, ...] = Field(min_length=1)
     n: int = Field(ge=1)
-    batch_size: int = Field(default=DEFAULT_BATCH, ge=1)
+    batch_size: int = Field(default=256, ge=1)
     noise: Literal["path", "step"] = "path"
     reference: str | None = None
     kernel: Literal["tv", "emd"] | None = None

@@ -16,22 +16,22 @@ from isostep.model.toy import NAME as ANALYTIC
 from isostep.model.toy import toy_reference
 
 
-class Found(NamedTuple):
+class StudyReference(NamedTuple):
     name: str
     sha256: str
     reference: Reference
     kernel: Kernel | None
 
 
-def find_reference(name: str, kernel: Kernel | None) -> Found:
+def find_reference(name: str, kernel: Kernel | None) -> StudyReference:
     """By name or file; `kernel` falls back to the set's customary one."""
     path = _file(name)
     name = path.stem if path == Path(name) else name
     reference = load_reference(path)
     if isinstance(reference, MoleculeReference):
-        return Found(name, sha256(path), reference, None)
+        return StudyReference(name, sha256(path), reference, None)
     customary = shipped().get(_plain(name))
-    return Found(name, sha256(path), reference, kernel or (customary and customary.kernel) or FALLBACK_KERNEL)
+    return StudyReference(name, sha256(path), reference, kernel or (customary and customary.kernel) or FALLBACK_KERNEL)
 
 
 def _file(name: str) -> Path:

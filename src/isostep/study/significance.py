@@ -4,8 +4,8 @@ With d_i = b_i - a_i for the seeds i = 1..n, mean d and standard deviation s:
 
     t = d / (s / sqrt(n)),   p = 2 P(T_(n-1) > |t|),   95 % interval  d +- t_(n-1, .975) s / sqrt(n)
 
-The verdict follows from the interval: it contains 0, or it does not and the sign says better or worse. Many tests make
-some intervals miss 0 by chance: `holm` gives p values that hold for all of them together.
+Many tests make some intervals miss 0 by chance: `holm` gives p values that hold for all of them together, and a
+`verdict` follows from those.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Literal
 from scipy.stats import t as student
 
 from isostep.base.errors import InputError
+from isostep.metric.base import Better
 
 Verdict = Literal["better", "worse", "not distinguishable"]
-Better = Literal["lower", "higher"]
 CONFIDENCE = 0.95
 
 
@@ -42,7 +42,6 @@ class Paired:
     low: float | None
     high: float | None
     p: float | None
-    verdict: Verdict
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -54,21 +53,20 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(n, mean, sd)
 
 
-def paired(first: Sequence[float], other: Sequence[float], better: Better, confidence: float = CONFIDENCE) -> Paired:
+def paired(first: Sequence[float], other: Sequence[float], confidence: float = CONFIDENCE) -> Paired:
     """Compare `other` with `first`, value by value of the same seed."""
     if len(first) != len(other):
         raise InputError(f"a paired test needs as many values on both sides, got {len(first)} and {len(other)}")
     d = spread([b - a for a, b in zip(first, other, strict=True)])
     if d.sd is None:
-        return Paired(1, d.mean, None, None, None, "not distinguishable")
+        return Paired(1, d.mean, None, None, None)
     error = d.sd / math.sqrt(d.n)
     reach = float(student.ppf((1 + confidence) / 2, d.n - 1)) * error
     if error > 0:
         p = float(2 * student.sf(abs(d.mean) / error, d.n - 1))
     else:
         p = 1.0 if d.mean == 0 else 0.0  # the same difference for every seed
-    low, high = d.mean - reach, d.mean + reach
-    return Paired(d.n, d.mean, low, high, p, _verdict(low, high, better))
+    return Paired(d.n, d.mean, d.mean - reach, d.mean + reach, p)
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -81,7 +79,8 @@ def holm(p: Sequence[float]) -> list[float]:
     return out
 
 
-def _verdict(low: float, high: float, better: Better) -> Verdict:
-    if low <= 0 <= high:
+def verdict(difference: float, p: float | None, better: Better) -> Verdict:
+    """By p and the sign of the difference. Among several tests, p is the corrected one."""
+    if p is None or p >= 1 - CONFIDENCE:
         return "not distinguishable"
-    return "better" if (high < 0) == (better == "lower") else "worse"
+    return "better" if (difference < 0) == (better == "lower") else "worse"

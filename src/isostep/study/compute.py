@@ -1,0 +1,141 @@
+"""Run a study: every arm with every seed; what is stored is not computed again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from isostep import __version__
+from isostep.base.files import read_json
+from isostep.model.lookup import load_model
+from isostep.model.model import Model
+from isostep.run.write import versions
+from isostep.sampling.calibrate import KNOBS, prepare
+from isostep.settings.schema import SamplerSettings, resolve
+from isostep.study.cell import TIMES, at_time, draw, evaluate_run, is_complete, write_cell_run
+from isostep.study.plan import DEFAULT_METRICS, StudyPlan
+from isostep.study.record import ArmRecord, Cell, ModelRecord, ReferenceRecord, Store, Study, StudyRecord, key_of
+from isostep.study.reference import StudyReference, find_reference
+
+Tell = Callable[[str], None]
+
+
+def run_study(plan: StudyPlan, out: str | Path, model: Model | None = None, tell: Tell | None = None) -> Study:
+    """Compute what is missing of a plan in the folder `out`; seeds run in the outer loop, so pairs come early."""
+    model = load_model(plan.model, plan.weights) if model is None else model
+    store = Store(Path(out))
+    reference = find_reference(plan.reference or model.info.dataset, plan.kernel)
+    metrics = plan.metrics or DEFAULT_METRICS[model.info.kind]
+    identity = fingerprint(model)
+    resolved = [_settings(model, arm.chosen, arm.calls) for arm in plan.arms]
+    runs = [
+        {seed: _run_inputs(identity, settings, seed, plan, seed == plan.seeds[0]) for seed in plan.seeds}
+        for settings, _ in resolved
+    ]
+    keys = [{seed: _cell_key(inputs, reference, metrics) for seed, inputs in row.items()} for row in runs]
+    record = _study_record(plan, model, identity, reference, metrics, resolved, keys)
+    store.write_study(record)
+    for seed in plan.seeds:
+        for k, (settings, _) in enumerate(resolved):
+            if store.read_cell(keys[k][seed]) is not None:
+                continue
+            if tell:
+                tell(f"{plan.arms[k].name}, seed {seed}")
+            run = key_of(runs[k][seed])
+            if not is_complete(store.run(run)):
+                result = draw(model, settings, seed, plan.n, plan.batch_size, plan.noise, runs[k][seed]["record"])
+                write_cell_run(store.run(run), result, plan.batch_size, plan.model)
+            store.write_cell(keys[k][seed], _cell(store, run, seed, reference, metrics))
+    return store.study(record)  # its own record: another command may have used the folder meanwhile
+
+
+def _settings(model: Model, chosen: dict, calls: int | None) -> tuple[SamplerSettings, str]:
+    """An arm's settings with everything measured filled in, and what a budget came to."""
+    settings = prepare(model, resolve(model.info.sampler, **{"clock": "batch", **chosen}), calls)
+    if calls is None:
+        return settings, ""
+    knob = KNOBS.get(settings.schedule)
+    if knob is None:
+        each = settings.make_solver().calls_per_step
+        return settings, f"{settings.steps} steps of {each} call{'s' * (each > 1)}"
+    value = getattr(settings, knob.table)[knob.name]
+    return settings, f"{knob.name} {value:.4g}, found on a pilot for {calls} calls"
+
+
+def _run_inputs(identity: str, settings: SamplerSettings, seed: int, plan: StudyPlan, record: bool) -> dict[str, Any]:
+    """Everything that decides a run's graphs."""
+    return {
+        "model": identity,
+        "settings": settings.model_dump(mode="json"),
+        "seed": seed,
+        "n": plan.n,
+        "batch_size": plan.batch_size,
+        "noise": plan.noise,
+        "record": record,
+        "isostep": __version__,
+    }
+
+
+def _cell_key(inputs: dict[str, Any], reference: StudyReference, metrics: tuple[str, ...]) -> str:
+    return key_of([inputs, reference.sha256, reference.kernel, list(metrics)])
+
+
+def _cell(store: Store, run: str, seed: int, reference: StudyReference, metrics: tuple[str, ...]) -> Cell:
+    folder = store.run(run)
+    summary = read_json(folder / "run.json")["summary"]
+    values, better = evaluate_run(folder, reference, metrics)
+    along = [t for t in TIMES if at_time(folder, t).is_dir()]
+    return Cell(
+        run=run,
+        seed=seed,
+        metrics=values,
+        better=better,
+        calls=summary["calls_mean"],
+        steps=summary["steps_mean"],
+        seconds=summary["seconds"],
+        unfinished=summary["graphs"] - summary["done"],
+        path_metrics={t: evaluate_run(at_time(folder, t), reference, metrics)[0] for t in along},
+    )
+
+
+def _study_record(
+    plan: StudyPlan,
+    model: Model,
+    identity: str,
+    reference: StudyReference,
+    metrics: tuple[str, ...],
+    resolved: list[tuple[SamplerSettings, str]],
+    keys: list[dict[int, str]],
+) -> StudyRecord:
+    info = model.info
+    return StudyRecord(
+        plan=plan,
+        model=ModelRecord(
+            name=info.name,
+            kind=info.kind,
+            family=info.family,
+            dataset=info.dataset,
+            weights=info.weights,
+            source=info.provenance.source,
+            fingerprint=identity,
+        ),
+        reference=ReferenceRecord(name=reference.name, sha256=reference.sha256, kernel=reference.kernel),
+        metrics=metrics,
+        arms=tuple(
+            ArmRecord(name=arm.name, settings=settings.model_dump(mode="json"), note=note, cells=row)
+            for arm, (settings, note), row in zip(plan.arms, resolved, keys, strict=True)
+        ),
+        versions=versions(),
+    )
+
+
+def fingerprint(model: Model) -> str:
+    """Hash of a model's card and weights, wherever they came from; its preferred settings do not decide a cell."""
+    ignored = {"name", "provenance", "sha256", "sampler"}
+    digest = hashlib.sha256(model.info.model_dump_json(exclude=ignored).encode())
+    for name, value in sorted(model.network.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

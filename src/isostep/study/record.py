@@ -1,0 +1,241 @@
+"""A study folder, read and written. Everything is named by the hash of what decides it, so nothing finished is computed
+again. Nothing here samples or needs torch: tables, plots and pages are made from these records alone.
+
+study.json            the plan, each arm's settings, and the names of its cells
+runs/<key>/           one arm and seed: graphs.jsonl or molecules.smi, path.json (recorded seeds), run.json (last)
+cells/<key>.json      its metrics against one reference
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from isostep.base.errors import InputError
+from isostep.base.files import read_json, write_json
+from isostep.base.schema import Frozen, M, checked
+from isostep.item.graph import Graph, located, numbered_lines
+from isostep.metric.base import Better
+from isostep.study.plan import StudyPlan
+
+STUDY, PATH, FORMAT = "study.json", "path.json", 1
+Key = Annotated[str, Field(pattern=r"^[0-9a-f]{20}$")]  # a file name, so nothing but a hash
+Values = dict[str, float | None]  # by metric; None where one is not defined
+
+
+class ModelRecord(Frozen):
+    name: str
+    kind: Literal["graph", "molecule"]
+    family: str
+    dataset: str
+    weights: str
+    source: str
+    fingerprint: str
+
+
+class ReferenceRecord(Frozen):
+    name: str
+    sha256: str
+    kernel: str | None
+
+
+class ArmRecord(Frozen):
+    name: str
+    settings: dict[str, Any]
+    note: str  # what a budget came to
+    cells: dict[int, Key]
+
+
+class StudyRecord(Frozen):
+    """`study.json`."""
+
+    format: Literal[1] = FORMAT
+    plan: StudyPlan
+    model: ModelRecord
+    reference: ReferenceRecord
+    metrics: tuple[str, ...] = Field(min_length=1)
+    arms: tuple[ArmRecord, ...]
+    versions: dict[str, str]
+
+    @model_validator(mode="after")
+    def _whole(self) -> StudyRecord:
+        if [arm.name for arm in self.arms] != [arm.name for arm in self.plan.arms]:
+            raise ValueError("the arms are not those of the plan")
+        return self
+
+
+class Cell(Frozen):
+    """One arm and seed."""
+
+    format: Literal[1] = FORMAT
+    run: Key
+    seed: int
+    metrics: Values
+    better: dict[str, Better]
+    calls: float = Field(ge=0)
+    steps: float = Field(ge=0)
+    seconds: float = Field(ge=0)
+    unfinished: int = Field(ge=0)
+    path_metrics: dict[float, Values]  # by time, for a recorded run
+
+
+class Picture(Frozen):
+    """A graph with its node numbers kept: elements ("" for none) and edges i, j, order."""
+
+    n: int = Field(ge=0, le=10_000)
+    edges: tuple[tuple[int, int, int], ...]
+    atoms: tuple[str, ...] | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Picture:
+        if any(not (0 <= i < self.n and 0 <= j < self.n and 1 <= order <= 3) for i, j, order in self.edges):
+            raise ValueError(f"an edge leads outside of the {self.n} nodes, or has no order from 1 to 3")
+        if self.atoms is not None and len(self.atoms) != self.n:
+            raise ValueError(f"{len(self.atoms)} atoms for {self.n} nodes")
+        return self
+
+
+class Trajectory(Frozen):
+    """`path.json`: the steps of a recorded run, and its first graphs at a few times."""
+
+    format: Literal[1] = FORMAT
+    trace: dict[str, tuple[float | None, ...]]
+    times: tuple[float, ...]
+    pictures: tuple[tuple[Picture, ...], ...]
+
+    @model_validator(mode="after")
+    def _whole(self) -> Trajectory:
+        if missing := {"t", "dt", "step", "ds2"} - self.trace.keys():
+            raise ValueError(f"the trace has no {', '.join(sorted(missing))}")
+        if len({len(column) for column in self.trace.values()}) != 1 or not self.trace["t"]:
+            raise ValueError("the columns of the trace are empty, or of different lengths")
+        if any(t is None for t in (*self.trace["t"], *self.trace["step"])):
+            raise ValueError("a step of the trace has no time")
+        if len({len(row) for row in self.pictures}) > 1 or len(self.pictures) != len(self.times):
+            raise ValueError(f"pictures of {len(self.pictures)} times for {len(self.times)} times")
+        return self
+
+
+@dataclass(frozen=True)
+class Generated:
+    """One generated item as a run folder has it: a graph, or a SMILES string ("" where nothing was left)."""
+
+    item: Graph | str
+    valid: bool | None  # of a molecule: before correction
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a folder holds: the record, and the finished cells of every arm by seed."""
+
+    record: StudyRecord
+    cells: list[dict[int, Cell]]
+    store: Store
+
+    @property
+    def plan(self) -> StudyPlan:
+        return self.record.plan
+
+    @property
+    def metrics(self) -> list[str]:
+        return list(self.record.metrics)
+
+    @property
+    def better(self) -> dict[str, Better]:
+        """Which way is better, for every metric that was defined in some cell; in the order of `metrics`."""
+        found: dict[str, Better] = {
+            name: way for arm in self.cells for cell in arm.values() for name, way in cell.better.items()
+        }
+        return {name: found[name] for name in self.metrics if name in found}
+
+    def recorded(self, arm: int) -> tuple[Trajectory, dict[float, Values]] | None:
+        """An arm's recorded run, and the metrics of its graphs on the way."""
+        for cell in self.cells[arm].values():
+            if trajectory := self.store.read_trajectory(cell.run):
+                return trajectory, cell.path_metrics
+        return None
+
+    def generated(self, arm: int, most: int) -> list[Generated]:
+        """The first items of an arm's first finished seed."""
+        for seed in self.plan.seeds:
+            if cell := self.cells[arm].get(seed):
+                return list(islice(self.store.read_items(cell.run, self.record.model.kind), most))
+        return []
+
+
+@dataclass(frozen=True)
+class Store:
+    folder: Path
+
+    def run(self, key: str) -> Path:
+        return self.folder / "runs" / key
+
+    def cell(self, key: str) -> Path:
+        return self.folder / "cells" / f"{key}.json"
+
+    def read_cell(self, key: str) -> Cell | None:
+        """A finished cell, or None."""
+        return _read(Cell, self.cell(key), "delete it, and the study computes it again")
+
+    def write_cell(self, key: str, cell: Cell) -> None:
+        write_json(self.cell(key), cell.model_dump(mode="json"))
+
+    def read_trajectory(self, run: str) -> Trajectory | None:
+        """Trace and pictures of a recorded run, or None."""
+        return _read(Trajectory, self.run(run) / PATH, "delete its folder, and the study computes it again")
+
+    def read_items(self, run: str, kind: str) -> Iterator[Generated]:
+        if kind == "graph":
+            path = self.run(run) / "graphs.jsonl"
+            for number, line in numbered_lines(path):
+                with located(f"{path}, line {number}"):
+                    yield Generated(item=Graph.from_json(line), valid=None)
+            return
+        path = self.run(run) / "molecules.smi"
+        for number, line in numbered_lines(path):
+            smiles, *rest = line.rstrip("\n").split("\t")
+            if len(rest) != 2 or rest[1] not in ("0", "1"):
+                raise InputError(f"{path}, line {number}: expected SMILES, index and 0 or 1, got {line[:60]!r}")
+            yield Generated(item=smiles, valid=rest[1] == "1")
+
+    def write_study(self, record: StudyRecord) -> None:
+        write_json(self.folder / STUDY, record.model_dump(mode="json"))
+
+    def read_study(self) -> StudyRecord:
+        record = _read(StudyRecord, self.folder / STUDY, "restore it, or repeat the command that made the study")
+        if record is None:
+            raise InputError(f"{self.folder} holds no {STUDY}; name a folder that compare, sweep or reproduce wrote")
+        return record
+
+    def study(self, record: StudyRecord) -> Study:
+        """The record with the cells that are finished."""
+        cells = []
+        for arm in record.arms:
+            read = {seed: self.read_cell(key) for seed, key in arm.cells.items()}
+            cells.append({seed: cell for seed, cell in read.items() if cell is not None})
+        if not any(cells):
+            raise InputError(f"{self.folder} has no finished arm yet; run its command again: {record.plan.command}")
+        return Study(record, cells, self)
+
+
+def load_study(folder: str | Path) -> Study:
+    """A study folder, also an unfinished one."""
+    store = Store(Path(folder))
+    return store.study(store.read_study())
+
+
+def key_of(record: Any) -> str:
+    """Hash of a JSON record."""
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def _read(kind: type[M], path: Path, remedy: str) -> M | None:
+    return checked(kind, read_json(path), str(path), remedy) if path.is_file() else None
