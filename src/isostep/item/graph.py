@@ -87,7 +87,7 @@ class Graph:
         """Parse one line of a `.jsonl` file."""
         try:
             record = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"not JSON: {error}") from error
         if not isinstance(record, dict) or not {"n", "edges"} <= record.keys():
             raise InputError('expected {"n": ..., "edges": [[i, j], ...]}')
