@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from isostep.control.stepper import DvsStepper
     from isostep.loop import integrate
     from isostep.metric.evaluate import evaluate
     from isostep.model.lookup import load_model
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from isostep.state import GraphState
 
 _HOMES = {
+    "DvsStepper": "isostep.control.stepper",
     "GraphState": "isostep.state",
     "SampleResult": "isostep.sampling.run",
     "evaluate": "isostep.metric.evaluate",
@@ -22,7 +24,7 @@ _HOMES = {
     "sample": "isostep.sampling.run",
 }
 
-__all__ = ["GraphState", "SampleResult", "evaluate", "integrate", "load_model", "sample"]
+__all__ = ["DvsStepper", "GraphState", "SampleResult", "evaluate", "integrate", "load_model", "sample"]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,10 +9,12 @@ import torch
 
 from isostep.base.errors import InputError
 from isostep.control import Dvs, Measured, uniform
+from isostep.control.dvs import dvs as named_dvs
 from isostep.loop import integrate
 from isostep.network.analytic import gaussian
 from isostep.noise import PhiloxNoise
 from isostep.process import Bridge
+from isostep.sampling.run import sample
 from isostep.solver import Euler
 from tests.problems import seconds
 
@@ -201,6 +203,30 @@ def test_wrong_settings_are_refused_in_one_line(settings, words):
         Dvs(**settings)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+# -- the named schedule --------------------------------------------------------------------------------------------
+def test_the_named_schedule_states_its_constants_at_a_thousand_steps():
+    assert named_dvs(1000, gamma=0.3) == Dvs(gamma=0.3)
+    short = named_dvs(50, kappa=2.0, dt_min=1e-4, dt_max=1e-2)
+    assert (short.dt_base, short.kappa, *short.bounds) == pytest.approx((0.02, 40.0, 2e-3, 0.2))
+    assert named_dvs(50).bounds == pytest.approx((0.004, 0.1))
+    with pytest.raises(InputError, match="kappa must be positive, got 'two'"):
+        named_dvs(50, kappa="two")
+
+
+@pytest.mark.parametrize("model", ["rings-and-stars", "grum-qm9-small"])
+@pytest.mark.parametrize("most", [200, pytest.param(1000, marks=pytest.mark.slow)])
+def test_the_share_of_the_base_steps_does_not_depend_on_their_number(model: str, most: int):
+    shares = [_share(model, steps) for steps in (20, 50, most)]
+    assert max(shares) < 1.05 * min(shares)
+
+
+def _share(model: str, steps: int) -> float:
+    """Steps taken over base steps; the last, shorter step counts as its part."""
+    trace = sample(model, 8, schedule="dvs", steps=steps, trace=1).solution.trace
+    assert trace is not None
+    return (len(trace) - 1 + min(1.0, float(trace["dt"][-1] / trace["dt"][-2]))) / steps
 
 
 # -- what it is for ------------------------------------------------------------------------------------------------

@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from isostep.base.errors import InputError
 from isostep.control.base import AcceptAll, Measured, Proposal
+
+PAPER_STEPS = 1000
+SCALED = ("kappa", "dt_min", "dt_max")  # stated at PAPER_STEPS, proportional to the base step
 
 
 class DvsMemory(NamedTuple):
@@ -133,6 +136,19 @@ class Dvs(AcceptAll):
     def least_left(self, memory: DvsMemory, t: Tensor, step: Tensor) -> Tensor:
         longest = max(self.bounds[1], self.dt_base)
         return ((memory.t_end - self.eps_bound - t) / longest).ceil().clamp_min(1).long()
+
+
+def dvs(steps: int, **options: Any) -> Dvs:
+    """DVS whose base step is 1/steps, with constants as the paper states them: at PAPER_STEPS.
+
+    V grows with the step before it (docs/theory.md), so kappa follows the base step, and so do dt_min and dt_max: the
+    same constants then take the same share of the base steps, whatever their number.
+    """
+    if "active" in options:
+        options["active"] = tuple((float(a), float(b)) for a, b in options["active"])
+    given = {"kappa": Dvs.kappa, **options}
+    scaled = {name: given[name] * PAPER_STEPS / steps for name in SCALED if isinstance(given.get(name), int | float)}
+    return Dvs(dt_base=1 / steps, **{**given, **scaled})
 
 
 def _need(name: str, value: float, holds, words: str) -> None:

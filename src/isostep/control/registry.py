@@ -10,17 +10,10 @@ from typing import Any
 from isostep.base.errors import InputError
 from isostep.control.arclength import arclength
 from isostep.control.base import Controller
-from isostep.control.dvs import Dvs
+from isostep.control.dvs import Dvs, dvs
 from isostep.control.error import ErrorControl, error_control
 from isostep.control.fisher import fisher
 from isostep.control.grid import Grid, cosine, gdss, karras, power, quadratic, uniform
-
-
-def dvs(steps: int, **options: Any) -> Dvs:
-    """DVS whose base step is 1/steps."""
-    if "active" in options:
-        options["active"] = tuple((float(a), float(b)) for a, b in options["active"])
-    return Dvs(dt_base=1 / steps, **options)
 
 
 def times(steps: int, file: str) -> Grid:

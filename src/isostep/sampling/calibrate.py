@@ -29,6 +29,7 @@ from isostep.settings.schema import SamplerSettings
 
 Tell = Callable[[str], None]
 PACKAGE = Path(__file__).resolve().parent.parent
+KNOB_FORMAT = 2  # 2: kappa is stated at 1000 base steps
 PILOT_SEED = 0x150_57E9  # pilot graphs are nobody's samples
 
 
@@ -170,7 +171,7 @@ def fit_budget(
             tell(f"searching {knob.name} for {calls} calls")
         return {"calls": calls, knob.name: _search(model, settings, calls, knob, plan or PilotPlan())}
 
-    record = _stored(model, knob.name, [settings.model_dump(mode="json"), calls], search)
+    record = _stored(model, knob.name, [settings.model_dump(mode="json"), calls, KNOB_FORMAT], search)
     try:
         return knob.turned(settings, float(record[knob.name]))
     except (KeyError, TypeError, ValueError) as error:
