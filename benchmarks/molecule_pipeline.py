@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from isostep.item.molecule import MoleculeSpec, decode
+from isostep.item.decoding import decode
+from isostep.item.encoding import MoleculeSpec
 
 SPEC = MoleculeSpec(("C", "N", "O", "F"), max_nodes=9)
 

@@ -24,13 +24,14 @@ import numpy as np
 
 def throughput(model: str, n: int, workers: list[int], repeats: int, steps: int, batch: int) -> dict:
     from isostep.model.lookup import load_model
-    from isostep.run import format as shards
-    from isostep.run.cost import estimate, measure
+    from isostep.run import writer
+    from isostep.run.cost import estimate, measure_steps
     from isostep.run.engine import sample_run
+    from isostep.run.reading import read_run
     from isostep.run.workers import cores
     from isostep.settings.schema import resolve
 
-    shards.JOINED = 0
+    writer.JOINED = 0
     loaded = load_model(model)
     options = {"schedule": "uniform", "steps": steps, "batch_size": batch, "shard_size": batch}
     settings = resolve(loaded.info.sampler, schedule="uniform", steps=steps)
@@ -39,10 +40,10 @@ def throughput(model: str, n: int, workers: list[int], repeats: int, steps: int,
     cpu: dict[int, list[float]] = {count: [] for count in workers}
     for repeat in range(repeats):
         for count in workers:
-            predicted = estimate(measure(loaded, settings, batch), n, count, batch).seconds
+            predicted = estimate(measure_steps(loaded, settings, batch), n, count, batch).seconds
             with tempfile.TemporaryDirectory() as place:
                 sample_run(loaded, n, place, workers=count, threads=1, seed=repeat, **options)
-                made = shards.read_state(place).made.values()
+                made = read_run(place).shards.values()
             at = sorted(part.at for part in made)
             cpu[count].append(1000 * sum(part.cpu_seconds for part in made) / n)
             # The first `count` shards end together with the start-up; the rest is steady work.

@@ -16,14 +16,16 @@ from rdkit import Chem
 
 from isostep.base.errors import InputError
 from isostep.dataset.catalogue import QM9, ZINC250K
-from isostep.item.molecule import Decoded, Molecules, MoleculeSpec, decode, decode_graphs, encode
+from isostep.item import Molecule
+from isostep.item.decoding import decode, decode_graphs
+from isostep.item.encoding import Molecules, MoleculeSpec, encode
 
 ALL = ZINC250K
 # Most bonds an atom can have and be valid: RDKit's largest valence, one more for N and O (with charge).
 LIMIT = {"C": 4, "N": 4, "O": 3, "F": 1, "P": 5, "S": 6, "Cl": 1, "Br": 1, "I": 5}
 
 
-def build(atoms: str | list[str], bonds: list[tuple[int, int, int]], spec: MoleculeSpec = ALL) -> Decoded:
+def build(atoms: str | list[str], bonds: list[tuple[int, int, int]], spec: MoleculeSpec = ALL) -> Molecule:
     """Decode a molecule given by element symbols and (i, j, order)."""
     atoms = list(atoms)
     x = torch.zeros(1, len(atoms), len(spec.atoms))
@@ -45,7 +47,7 @@ def neutral(smiles: str) -> bool:
     return not any(a.GetFormalCharge() or a.GetNumRadicalElectrons() for a in Chem.MolFromSmiles(smiles).GetAtoms())
 
 
-def round_trip(smiles: list[str], spec: MoleculeSpec) -> list[Decoded]:
+def round_trip(smiles: list[str], spec: MoleculeSpec) -> list[Molecule]:
     return decode(*Molecules.of(encode(smiles, spec)).tensors(spec), spec)
 
 
@@ -67,8 +69,7 @@ def test_a_neutral_molecule_survives_the_round_trip(smiles):
     (decoded,) = round_trip([smiles], ALL)
     assert decoded.valid
     assert decoded.smiles == plain(smiles)
-    assert decoded.mol is not None
-    assert Chem.MolToSmiles(decoded.mol) == decoded.smiles
+    assert Chem.MolToSmiles(decoded.to_rdkit()) == decoded.smiles
 
 
 @pytest.mark.parametrize(("name", "spec"), [("qm9", QM9), ("zinc250k", ZINC250K)])
@@ -150,7 +151,7 @@ def test_the_fragment_with_the_longest_smiles_is_kept():
 def test_nothing_decodes_to_an_empty_invalid_molecule():
     x, a = torch.full((1, 3, 4), 0.5), torch.ones(1, 3, 3)
     (nothing,) = decode(x, a, None, QM9)
-    assert (nothing.smiles, nothing.valid, nothing.mol) == ("", False, None)
+    assert (nothing.smiles, nothing.valid, nothing.to_rdkit()) == ("", False, None)
     assert decode(x[:0], a[:0], None, QM9) == []
 
 

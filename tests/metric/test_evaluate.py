@@ -13,7 +13,8 @@ import pytest
 
 from isostep.base.errors import InputError
 from isostep.cli import main
-from isostep.item.graph import Graph, read_graphs, write_graphs
+from isostep.item import write_items
+from isostep.item.graph import Graph, read_graphs
 from isostep.metric.base import evaluate_metric
 from isostep.metric.evaluate import JudgedOnce, evaluate
 from isostep.metric.graph_reference import GraphReference
@@ -70,7 +71,7 @@ def command(monkeypatch, capsys):
 def test_graph_files_whole_and_compressed(tmp_path, graphs, ending):
     generated = random_graphs(6, 2)
     path = tmp_path / "g.jsonl"
-    write_graphs(path, generated)
+    write_items(path, generated)
     if ending:
         (tmp_path / "g.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
     report = evaluate(f"{path}{ending}", graphs, resamples=0)
@@ -106,7 +107,7 @@ def test_a_run_folder_brings_validity_without_correction(tmp_path, molecules):
 
 
 def test_a_run_folder_of_graphs(tmp_path, graphs):
-    write_graphs(tmp_path / "graphs.jsonl", random_graphs(5, 3))
+    write_items(tmp_path / "graphs.jsonl", random_graphs(5, 3))
     assert evaluate(tmp_path, graphs, metrics=["degree"], resamples=0).n == 5
 
 
@@ -373,7 +374,7 @@ def test_published_qm9_molecules(shared):
 
 
 def test_command_prints_json(tmp_path, command):
-    write_graphs(tmp_path / "g.jsonl", random_graphs(5, 8))
+    write_items(tmp_path / "g.jsonl", random_graphs(5, 8))
     code, out, _ = command(
         "evaluate", tmp_path / "g.jsonl", "--reference", "ego-small", "--metrics", "degree,novel", "--json"
     )
@@ -385,7 +386,7 @@ def test_command_prints_json(tmp_path, command):
 
 
 def test_command_prints_a_table_and_names_bad_lines(tmp_path, command):
-    write_graphs(tmp_path / "g.jsonl", random_graphs(5, 8))
+    write_items(tmp_path / "g.jsonl", random_graphs(5, 8))
     with open(tmp_path / "g.jsonl", "a") as file:
         file.write("broken\n")
     arguments = ("evaluate", tmp_path / "g.jsonl", "--reference", "ego-small", "--metrics", "degree")
@@ -413,7 +414,7 @@ def test_command_refuses_with_one_line(tmp_path, command):
 
 
 def test_reference_build_writes_what_evaluate_reads(tmp_path, command, monkeypatch):
-    write_graphs(tmp_path / "ego_small.jsonl", random_graphs(20, 9))
+    write_items(tmp_path / "ego_small.jsonl", random_graphs(20, 9))
     monkeypatch.setenv("ISOSTEP_DATA", str(tmp_path))
     code, out, _ = command("reference", "build", "ego-small", "--out", tmp_path / "r.npz")
     assert code == 0

@@ -74,7 +74,7 @@ def test_floors_of_shares_are_the_training_graphs_values(reference):
 def test_benchmark_references_are_small(shared: Path, name, tmp_path):
     splits: dict[str, list[Graph]] = {}
     for line in (shared / "data" / f"{name}.jsonl").read_text().splitlines():
-        splits.setdefault(json.loads(line)["split"], []).append(Graph.from_json(line))
+        splits.setdefault(json.loads(line)["split"], []).append(Graph.from_line(line))
     GraphReference.fit(splits["test"], splits["train"]).save(tmp_path / "reference.npz")
     assert (tmp_path / "reference.npz").stat().st_size < 150_000
 

@@ -49,7 +49,7 @@ def shuffled(graph: Graph, rng: np.random.Generator) -> Graph:
 def benchmark(shared: Path, name: str) -> dict[str, list[Graph]]:
     splits: dict[str, list[Graph]] = {}
     for line in (shared / "data" / f"{name}.jsonl").read_text().splitlines():
-        splits.setdefault(json.loads(line)["split"], []).append(Graph.from_json(line))
+        splits.setdefault(json.loads(line)["split"], []).append(Graph.from_line(line))
     return splits
 
 

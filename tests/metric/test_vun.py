@@ -32,7 +32,7 @@ def share(metric, generated, reference=(PATH,)) -> float:
 def benchmark(shared: Path, name: str) -> GraphReference:
     splits: dict[str, list[Graph]] = {}
     for line in (shared / "data" / f"{name}.jsonl").read_text().splitlines():
-        splits.setdefault(json.loads(line)["split"], []).append(Graph.from_json(line))
+        splits.setdefault(json.loads(line)["split"], []).append(Graph.from_line(line))
     return GraphReference.fit(splits["test"], splits["train"])
 
 

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from isostep.run.format import JOINED
+from isostep.run.writer import JOINED
 from tests.reliability.driving import GRAPHS, content, drive, kill_rounds
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from pathlib import Path
 import torch
 
 from isostep.model.analytic import analytic_model
-from isostep.run import format as shards
+from isostep.run import writer
 from isostep.run.engine import sample_run
+from isostep.run.reading import read_run
 
 GRAPHS, SHARD = 160, 8
 PLAN = {"schedule": "uniform", "steps": 4, "batch_size": SHARD, "shard_size": SHARD, "seed": 7}
@@ -27,11 +28,11 @@ def context():
 def drive(folder: str, workers: int, joined: int) -> None:
     """The driver of a run: what `isostep sample --out` does."""
     torch.set_num_threads(1)
-    shards.JOINED = joined
+    writer.JOINED = joined
     sample_run(analytic_model(), GRAPHS, folder, workers=workers, **PLAN)
 
 
-def start(folder: Path, workers: int, joined: int = shards.JOINED):
+def start(folder: Path, workers: int, joined: int = writer.JOINED):
     process = context().Process(target=drive, args=(str(folder), workers, joined))
     process.start()
     return process
@@ -81,7 +82,7 @@ def kill_rounds(folder: Path, rounds: int, seed: int, expected: bytes) -> dict[s
     name = 0
     while sum(struck.values()) < rounds:
         run = folder / f"run{name}"
-        process = start(run, workers=2, joined=shards.JOINED if name % 2 else 0)
+        process = start(run, workers=2, joined=writer.JOINED if name % 2 else 0)
         started += 1
         while process.exitcode is None and sum(struck.values()) < rounds:
             what = "driver" if struck["driver"] < struck["worker"] else "worker"
@@ -103,6 +104,6 @@ def kill_rounds(folder: Path, rounds: int, seed: int, expected: bytes) -> dict[s
 
 def content(folder: Path) -> bytes:
     """All lines of a finished run."""
-    state = shards.read_state(folder)
-    assert state.complete
-    return "".join(f"{index} {line}\n" for index, line in state.lines()).encode()
+    run = read_run(folder)
+    assert run.complete
+    return "".join(f"{index} {line}\n" for index, line in run.lines()).encode()

@@ -15,10 +15,11 @@ from isostep.base.errors import InputError, IsostepError
 from isostep.model.analytic import Exact, analytic_model
 from isostep.model.model import Model
 from isostep.network.analytic import rings_and_stars
-from isostep.run import format as shards
+from isostep.run import writer
 from isostep.run.engine import sample_run
-from isostep.run.format import read_state
 from isostep.run.inspect import status, verify
+from isostep.run.lock import in_use, locked
+from isostep.run.reading import read_run
 
 PLAN = {"schedule": "uniform", "steps": 3, "batch_size": 4, "shard_size": 8}
 
@@ -26,7 +27,7 @@ PLAN = {"schedule": "uniform", "steps": 3, "batch_size": 4, "shard_size": 8}
 @pytest.fixture(autouse=True)
 def _sharded(monkeypatch):
     """Small runs that stay in shards, as large ones do."""
-    monkeypatch.setattr(shards, "JOINED", 0)
+    monkeypatch.setattr(writer, "JOINED", 0)
 
 
 def run(folder, n=30, model=None, **other):
@@ -34,7 +35,7 @@ def run(folder, n=30, model=None, **other):
 
 
 def lines(folder) -> list[tuple[int, str]]:
-    return list(read_state(folder).lines())
+    return list(read_run(folder).lines())
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def damage(path, chooser: random.Random) -> None:
 
 def test_two_processes_cannot_write_one_folder(tmp_path):
     with (
-        shards.locked(tmp_path),
+        locked(tmp_path),
         pytest.raises(InputError, match=rf"in use by process {os.getpid()} on .* since .*; wait"),
     ):
         run(tmp_path)
@@ -73,7 +74,7 @@ def test_two_processes_cannot_write_one_folder(tmp_path):
 
 def test_the_lock_of_a_dead_process_is_taken_over(tmp_path, calm):
     (tmp_path / ".lock").write_text("process 999999 on nowhere since 2020-01-01 00:00:00\n")
-    assert shards.in_use(tmp_path) is None
+    assert in_use(tmp_path) is None
     run(tmp_path)
     assert lines(tmp_path) == calm
 
@@ -138,7 +139,7 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_room(small_disk,
     ballast.write_bytes(b"x" * (48 * 1024 - 5 * 4096))
     with pytest.raises(InputError, match="No space left on device"):
         run(small_disk / "run")
-    assert 0 < len(read_state(small_disk / "run").made) < 4
+    assert 0 < len(read_run(small_disk / "run").shards) < 4
     assert verify(small_disk / "run", batches=0).ok
     ballast.unlink()
     run(small_disk / "run")
@@ -175,7 +176,7 @@ def stopped(folder, after: int) -> None:
 
     with pytest.raises(Stop):
         run(folder, advance=advance)
-    assert len(read_state(folder).made) == after
+    assert len(read_run(folder).shards) == after
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -203,7 +204,7 @@ def test_a_damaged_shard_is_found_taken_out_and_made_again(tmp_path, calm, seed)
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": 2}', '{"format": 1}', "\x00\xff"])
 def test_a_damaged_plan_is_refused_with_one_line(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    for act in (run, read_state, status, verify):
+    for act in (run, read_run, status, verify):
         with pytest.raises(InputError) as caught:
             act(tmp_path)
         assert "\n" not in str(caught.value)
@@ -255,9 +256,9 @@ def test_no_path_is_read_from_a_run_folder(tmp_path):
     first, *others = path.read_text().splitlines()
     outside = {**json.loads(first), "file": "../../outside"}
     path.write_text("\n".join([json.dumps(outside), *others]) + "\n")
-    state = read_state(tmp_path / "run")
+    state = read_run(tmp_path / "run")
     assert state.unreadable == 1
-    assert 0 not in state.made
+    assert 0 not in state.shards
 
 
 # --- networks --------------------------------------------------------------------------------------------------------
@@ -288,7 +289,7 @@ def with_network(kind: type[Exact]) -> Model:
 
 def test_nan_of_some_graphs_is_counted_and_leaves_the_others_alone(tmp_path, calm):
     summary = run(tmp_path, model=with_network(SometimesNan))
-    state = read_state(tmp_path)
+    state = read_run(tmp_path)
     bad = state.unfinished()
     assert 0 < len(bad) < 30
     assert summary["non_finite"] == len(bad) == status(tmp_path)["unfinished_graphs"]

@@ -21,8 +21,8 @@ from isostep.base.errors import InputError, IsostepError
 from isostep.base.files import read_json, sha256, write_json
 from isostep.control.arclength import Pilot
 from isostep.dataset.read import read_graph_file, read_molecule_file
+from isostep.item.encoding import MoleculeSpec
 from isostep.item.graph import read_graphs
-from isostep.item.molecule import MoleculeSpec
 from isostep.metric.items import gather
 from isostep.metric.reference import load_reference
 from isostep.model.analytic import analytic_model
@@ -30,9 +30,11 @@ from isostep.model.folder import load_folder, read_card
 from isostep.model.presets import read_preset
 from isostep.model.released.convert import import_released
 from isostep.model.released.pickle import read_released
-from isostep.run import format as shards
+from isostep.run import writer
 from isostep.run.engine import sample_run
+from isostep.run.format import unpack
 from isostep.run.inspect import status
+from isostep.run.reading import read_run
 from isostep.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from isostep.training.config import load_config
 from tests.conftest import FIXTURES
@@ -187,7 +189,7 @@ def test_a_line_without_end_is_not_read_whole(place):
     with gzip.open(path, "wb") as file:
         for _ in range(100):
             file.write(b" " * 2**20)
-    for read in (read_graphs, gather, lambda path: list(shards.unpack(path))):
+    for read in (read_graphs, gather, lambda path: list(unpack(path))):
         with pytest.raises(InputError, match="a line has"):
             read(path)
 
@@ -206,22 +208,22 @@ def test_a_graph_of_a_million_million_nodes_is_refused(place, line):
 def run_files(place) -> dict[str, bytes]:
     """The files of a stopped run, and of a complete one."""
     options = {"schedule": "dvs", "steps": 3, "batch_size": 2, "shard_size": 2, "seed": 1}
-    joined = shards.JOINED
-    shards.JOINED = 0
+    joined = writer.JOINED
+    writer.JOINED = 0
     sample_run(analytic_model(), 6, place / "run", **options)
-    shards.JOINED = joined
+    writer.JOINED = joined
     run = (place / "run" / "run.json").read_bytes()
     only = ("joined", "summary", "device", "versions")
     plan = json.dumps({key: value for key, value in json.loads(run).items() if key not in only}).encode()
     return {"run.json": run, "plan.json": plan, "shards.jsonl": (place / "run" / "shards.jsonl").read_bytes()}
 
 
-def read_run(folder: Path) -> None:
+def read_all(folder: Path) -> None:
     """Everything that reads a run without a model."""
     status(folder)
-    state = shards.read_state(folder)
-    list(shards.damaged(state))
-    list(state.lines())
+    run = read_run(folder)
+    list(run.damaged())
+    list(run.items())
     gather(folder)
 
 
@@ -235,13 +237,13 @@ def test_damaged_run_files(place, run_files, name, how):
     for other, data in run_files.items():
         (folder / other).write_bytes(data)
     (folder / ("run.json" if complete == "plan.json" else "plan.json")).unlink()
-    assert one_line_or_fine(read_run, folder)
+    assert one_line_or_fine(read_all, folder)
 
     @fuzz
     @given(how(head))
     def each(data: bytes) -> None:
         (folder / name).write_bytes(data + tail)
-        one_line_or_fine(read_run, folder)
+        one_line_or_fine(read_all, folder)
 
     each()
 
@@ -256,7 +258,7 @@ def test_damaged_shards(place, run_files, data):
     good = path.read_bytes()
     try:
         path.write_bytes(data.draw(damaged_bytes(good)))
-        one_line_or_fine(read_run, folder)
+        one_line_or_fine(read_all, folder)
     finally:
         path.write_bytes(good)
 

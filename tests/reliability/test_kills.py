@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from isostep.run.format import read_state
 from isostep.run.inspect import verify
+from isostep.run.reading import read_run
 from tests.reliability import driving
 
 
@@ -17,7 +17,7 @@ from tests.reliability import driving
 def expected(tmp_path_factory) -> bytes:
     """The undisturbed run, in one process."""
     folder = tmp_path_factory.mktemp("calm") / "run"
-    driving.drive(str(folder), 1, driving.shards.JOINED)
+    driving.drive(str(folder), 1, driving.writer.JOINED)
     return driving.content(folder)
 
 
@@ -28,13 +28,13 @@ def test_a_killed_driver_is_continued_by_the_same_command(tmp_path, expected):
         assert process.exitcode is None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    state = read_state(tmp_path / "run")
-    assert 0 < len(state.made) < state.plan.count
-    kept = {shard: state.path(shard).stat().st_mtime_ns for shard in state.made}
+    run = read_run(tmp_path / "run")
+    assert 0 < len(run.shards) < run.plan.count
+    kept = {shard: run.path(shard).stat().st_mtime_ns for shard in run.shards}
     assert verify(tmp_path / "run", batches=0).ok
     driving.start(tmp_path / "run", workers=1, joined=0).join()
     assert driving.content(tmp_path / "run") == expected
-    assert all(state.path(shard).stat().st_mtime_ns == time for shard, time in kept.items()), "made twice"
+    assert all(run.path(shard).stat().st_mtime_ns == time for shard, time in kept.items()), "made twice"
 
 
 def test_a_killed_worker_is_replaced_and_its_shard_made_again(tmp_path, expected):

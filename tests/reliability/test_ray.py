@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from isostep.model.analytic import analytic_model
-from isostep.run import format as shards
+from isostep.run import writer
 from isostep.run.engine import sample_run
+from isostep.run.reading import read_run
 from tests.reliability.driving import descendants
 
 PLAN = {"schedule": "uniform", "steps": 4, "batch_size": 8, "shard_size": 8}
@@ -26,7 +27,7 @@ def ray():
 
 @pytest.mark.slow
 def test_a_ray_cluster_of_two_workers_writes_the_same_files_even_if_one_is_killed(tmp_path, monkeypatch, ray):
-    monkeypatch.setattr(shards, "JOINED", 0)
+    monkeypatch.setattr(writer, "JOINED", 0)
     sample_run(analytic_model(), 96, tmp_path / "here", **PLAN)
     killed = []
 
@@ -42,4 +43,4 @@ def test_a_ray_cluster_of_two_workers_writes_the_same_files_even_if_one_is_kille
     assert killed
     for path in (tmp_path / "here" / "shards").iterdir():
         assert path.read_bytes() == (tmp_path / "ray" / "shards" / path.name).read_bytes()
-    assert not shards.read_state(tmp_path / "ray").failed
+    assert not read_run(tmp_path / "ray").failed

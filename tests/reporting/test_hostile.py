@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from isostep.reporting.markup import Markup, script_data, tag
+from isostep.base.markup import Markup, script_data, tag
 from isostep.reporting.output import print_comparison, write_outputs
 from isostep.reporting.page import write_report
 from isostep.reporting.tables import long_csv
@@ -75,7 +75,7 @@ def test_the_page_stays_ours(poisoned, tmp_path):
 
 def test_without_escapes_the_browser_would_run_it(poisoned, tmp_path, monkeypatch):
     """The guard itself: a page that trusts its text is taken over, and the test above would see it."""
-    monkeypatch.setattr("isostep.reporting.markup.html.escape", lambda text, *_: text)
+    monkeypatch.setattr("isostep.base.markup.html.escape", lambda text, *_: text)
     monkeypatch.setattr("isostep.reporting.page.POLICY", "default-src 'unsafe-inline' *")
     monkeypatch.setattr("isostep.reporting.page.source_hash", lambda _: "'unsafe-inline'")
     path = tmp_path / "report.html"

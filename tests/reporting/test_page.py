@@ -9,10 +9,11 @@ import re
 import pytest
 
 from isostep.base.files import write_json
-from isostep.reporting.draw import layout, molecule_3d, molecule_svg, picture_graph
+from isostep.item.picture import layout, molecule_3d, molecule_svg, sketch_graph
+from isostep.item.sketch import Sketch
 from isostep.reporting.page import write_report
 from isostep.study.comparison import compare_arms
-from isostep.study.record import Picture, load_study
+from isostep.study.record import load_study
 from tests.reporting.browser import open_page
 
 FIGURES = ("differences", "frontier", "step-size", "information", "variation", "convergence")
@@ -160,7 +161,7 @@ def test_text_from_outside_is_escaped(toy_study, tmp_path):
 def test_layout_stays_in_the_square_and_places_every_node():
     cases = ([], [[0, 1, 1]], [[0, 1, 1], [1, 2, 1], [3, 4, 1]], [[i, j, 1] for i in range(6) for j in range(i)])
     for edges in cases:
-        spots = layout(picture_graph(Picture(n=6, edges=edges)))
+        spots = layout(sketch_graph(Sketch(n=6, edges=edges)))
         assert spots.shape == (6, 2)
         assert spots.min() >= -1e-9
         assert spots.max() <= 1 + 1e-9

@@ -16,7 +16,7 @@ from isostep.model.toy import toy_model
 from isostep.reporting.output import write_outputs
 from isostep.reporting.tables import difference_table, long_csv, summary_table
 from isostep.study.comparison import compare_arms
-from isostep.study.compute import fingerprint, run_study
+from isostep.study.compute import run_study
 from isostep.study.plan import Arm, parse_counts, parse_seeds, product_arms
 from isostep.study.record import load_study
 
@@ -67,7 +67,7 @@ def test_identical_arms_have_identical_graphs_and_are_not_distinguishable(toy_pl
     folders = [tmp_path / "runs" / study.cells[k][0].run for k in (0, 1)]
     assert folders[0] != folders[1]
     first, second = (read_graphs(folder / "graphs.jsonl") for folder in folders)
-    assert [g.to_json() for g in first] == [g.to_json() for g in second]
+    assert [g.to_line() for g in first] == [g.to_line() for g in second]
 
 
 def test_a_planted_difference_is_found(toy_plan, tmp_path):
@@ -161,9 +161,9 @@ def test_another_command_in_the_folder_does_not_change_what_a_run_returns(toy_pl
 def test_a_models_preferred_settings_do_not_decide_its_cells():
     model = toy_model()
     other = model.info.sampler.model_copy(update={"steps": model.info.sampler.steps + 1})
-    assert fingerprint(replace(model, info=model.info.model_copy(update={"sampler": other}))) == fingerprint(model)
+    assert replace(model, info=model.info.model_copy(update={"sampler": other})).fingerprint() == model.fingerprint()
     larger = model.info.model_copy(update={"scale": model.info.scale * 2})
-    assert fingerprint(replace(model, info=larger)) != fingerprint(model)
+    assert replace(model, info=larger).fingerprint() != model.fingerprint()
 
 
 def test_an_unfinished_study_is_reported_with_what_there_is(toy_study, tmp_path):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from isostep.item.decoding import decode_graphs
 from isostep.item.graph import Graph
-from isostep.item.molecule import decode_graphs
 from isostep.state import expand
 from isostep.training.data import Batch
 from isostep.training.trainer import Trainer, learning_rate, order

@@ -1,5 +1,10 @@
 """Errors a user can cause. The message is one line: cause, value seen, remedy."""
 
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
 
 class IsostepError(Exception):
     """Base of every error that Isostep raises on purpose; the command line prints it and exits with 2."""
@@ -23,3 +28,12 @@ def require(module: str, extra: str, purpose: str):
         raise MissingPackageError(
             f"{purpose} needs the package {module!r}, which is not installed: pip install 'isostep[{extra}]'"
         ) from error
+
+
+@contextlib.contextmanager
+def located(place: str) -> Iterator[None]:
+    """Put `place` before the message of an InputError raised inside."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from error

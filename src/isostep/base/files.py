@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -76,6 +77,19 @@ def bounded_lines(file: IO[bytes] | gzip.GzipFile, path: str | Path, most: int =
         if len(line) >= most:
             raise InputError(f"{path}: a line has {most} bytes or more; that is no graph or molecule")
         yield line
+
+
+def numbered_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """Lines of a text file (or of a `.gz` of one) with their numbers from 1; blank lines are counted and left out."""
+    opener = gzip.open if Path(path).suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as file:
+            lines = enumerate((line.decode() for line in bounded_lines(file, path)), start=1)
+            yield from ((number, line.replace("\r\n", "\n")) for number, line in lines if line.strip())
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text: {error.reason}; check what the file holds") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}; check the file") from error
 
 
 def csv_fields(line: str) -> list[str]:

@@ -64,14 +64,13 @@ def _find(name: str):
 
 def _fit(model) -> tuple[int, float]:
     """Graphs whose estimated time, from a few measured steps, stays within LIMIT."""
-    from isostep.noise import BrownianTree
     from isostep.sampling.run import sample
 
     few, n, seconds = 6, 0, 0.0
-    sample(model, 8, schedule="uniform", steps=2, noise=BrownianTree(0))  # the first calls are slow
+    sample(model, 8, schedule="uniform", steps=2, noise="path")  # the first calls are slow
     for n in (256, 128, 64, 32, 16):
         began = time.perf_counter()
-        sample(model, n, schedule="uniform", steps=few, noise=BrownianTree(0))
+        sample(model, n, schedule="uniform", steps=few, noise="path")
         each = (time.perf_counter() - began) / few
         seconds = each * CALLS * (len(SCHEDULES) + 1) * len(SEEDS)
         if seconds <= LIMIT:

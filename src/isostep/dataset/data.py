@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from isostep.base.errors import InputError
+from isostep.item.encoding import Molecules, MoleculeSpec
 from isostep.item.graph import Graph
-from isostep.item.molecule import Molecules, MoleculeSpec
 
 SPLITS = ("train", "val", "test")
 Arrays: TypeAlias = Mapping[str, np.ndarray]

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from isostep.base.cache import cache_folder
 from isostep.base.errors import InputError
-from isostep.base.files import read_json, write_json
-from isostep.item.graph import numbered_lines
+from isostep.base.files import numbered_lines, read_json, write_json
 
 LISTS = "https://raw.githubusercontent.com/divelab/DIG_storage/main/ggraph/"
 LIST_LIMIT = 4 * 2**20

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from isostep.base.errors import InputError
-from isostep.base.files import csv_fields
+from isostep.base.errors import InputError, located
+from isostep.base.files import csv_fields, numbered_lines
 from isostep.base.progress import progress
 from isostep.dataset.data import SPLITS, graph_arrays, molecule_arrays
-from isostep.item.graph import Graph, located, numbered_lines
-from isostep.item.molecule import Molecules, MoleculeSpec, encoder
+from isostep.item.encoding import Molecules, MoleculeSpec, encoder
+from isostep.item.graph import Graph
 
 SplitRule = Callable[[int], np.ndarray]
 
@@ -33,7 +33,7 @@ def read_graph_file(path: Path, rule: SplitRule) -> dict[str, np.ndarray]:
     graphs, named = [], []
     for number, line in numbered_lines(path):
         with located(f"{path}, line {number}"):
-            graphs.append(Graph.from_json(line))
+            graphs.append(Graph.from_line(line))
             named.append(json.loads(line).get("split"))
             if named[-1] is not None and named[-1] not in SPLITS:
                 raise InputError(f"split must be one of {', '.join(SPLITS)}, got {named[-1]!r}")

@@ -16,8 +16,8 @@ from isostep.dataset.catalogue import Entry
 from isostep.dataset.data import graph_arrays
 from isostep.dataset.package import Package
 from isostep.dataset.read import encode_rows, read_graph_file, read_molecule_file
+from isostep.item.encoding import MoleculeSpec
 from isostep.item.graph import Graph
-from isostep.item.molecule import MoleculeSpec
 
 
 @dataclass(frozen=True)

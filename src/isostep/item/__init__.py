@@ -1,1 +1,7 @@
-"""What is generated: graphs and molecules."""
+"""What is generated: graphs and molecules. Nothing outside asks which of them it has."""
+
+from isostep.item.base import KINDS, Decoder, Item, KindName, kind_named, read_items, write_items
+from isostep.item.graph import Graph
+from isostep.item.molecule import Molecule
+
+__all__ = ["KINDS", "Decoder", "Graph", "Item", "KindName", "Molecule", "kind_named", "read_items", "write_items"]

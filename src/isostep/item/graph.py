@@ -5,19 +5,17 @@ A line of a `.jsonl` file is `{"n": 5, "edges": [[0, 1], [1, 2]]}`; other keys a
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import json
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isostep.base.errors import InputError
-from isostep.base.files import bounded_lines, replacing
+from isostep.base.errors import InputError, located
+from isostep.base.files import numbered_lines
+from isostep.item.base import Item, Picture
 
 if TYPE_CHECKING:
     import networkx
@@ -26,8 +24,11 @@ MAX_NODES = 100_000  # a declared size beyond this is refused, not allocated
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class Graph(Item):
     """`n` nodes 0..n-1 and `edges` of shape (m, 2), int64, each i < j, sorted, without repeats."""
+
+    kind = "graph"
+    file = "graphs.jsonl"
 
     n: int
     edges: np.ndarray
@@ -79,12 +80,11 @@ class Graph:
         graph.add_edges_from(self.edges.tolist())
         return graph
 
-    def to_json(self) -> str:
-        return json.dumps({"n": self.n, "edges": self.edges.tolist()}, separators=(",", ":"))
+    def to_line(self, index: int = 0) -> str:
+        return json.dumps(self.fields(), separators=(",", ":"))
 
-    @staticmethod
-    def from_json(line: str) -> Graph:
-        """Parse one line of a `.jsonl` file."""
+    @classmethod
+    def from_line(cls, line: str, index: int | None = None) -> Graph:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -95,11 +95,21 @@ class Graph:
             raise InputError(f"edges must be a list of pairs [i, j], got {str(record['edges'])[:60]!r}")
         return Graph.of(record["n"], record["edges"])
 
+    def fields(self) -> dict[str, Any]:
+        return {"n": self.n, "edges": self.edges.tolist()}
 
-def write_graphs(path: str | Path, graphs: Iterable[Graph]) -> None:
-    """One JSON line per graph, atomically."""
-    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        file.writelines(graph.to_json() + "\n" for graph in graphs)
+    @staticmethod
+    def columns(arrow: Any) -> list[tuple[str, Any]]:
+        return [("n", arrow.int32()), ("edges", arrow.list_(arrow.list_(arrow.int32(), 2)))]
+
+    def row(self) -> dict[str, Any]:
+        return {"nodes": self.n, "edges": len(self.edges)}
+
+    def picture(self) -> Picture:
+        from isostep.item.picture import plain_graph_svg
+
+        caption = f"{self.n} nodes, {len(self.edges)} edges"
+        return Picture(plain_graph_svg(self, caption), caption)
 
 
 def read_graphs(path: str | Path) -> list[Graph]:
@@ -107,27 +117,5 @@ def read_graphs(path: str | Path) -> list[Graph]:
     graphs = []
     for number, line in numbered_lines(path):
         with located(f"{path}, line {number}"):
-            graphs.append(Graph.from_json(line))
+            graphs.append(Graph.from_line(line))
     return graphs
-
-
-@contextlib.contextmanager
-def located(place: str) -> Iterator[None]:
-    """Put `place` before the message of an InputError raised inside."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from error
-
-
-def numbered_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Lines of a text file (or of a `.gz` of one) with their numbers from 1; blank lines are counted and left out."""
-    opener = gzip.open if Path(path).suffix == ".gz" else open
-    try:
-        with opener(path, "rb") as file:
-            lines = enumerate((line.decode() for line in bounded_lines(file, path)), start=1)
-            yield from ((number, line.replace("\r\n", "\n")) for number, line in lines if line.strip())
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: {error.reason}; check what the file holds") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}; check the file") from error

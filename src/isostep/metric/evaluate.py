@@ -14,7 +14,7 @@ from isostep.item.graph import Graph
 from isostep.metric.base import Better, Metric, Value, evaluate_metric
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.graph_summary import GraphSummary
-from isostep.metric.items import Items, Kind, Skipped, gather
+from isostep.metric.items import Items, Skipped, gather
 from isostep.metric.mmd import GraphMMD, Kernel
 from isostep.metric.molecules import MoleculeSet, Validity
 from isostep.metric.nspdk import GraphNspdk
@@ -37,7 +37,7 @@ class Report:
     """Values by metric; `undefined` says why a metric has none; `skipped` names the lines that could not be used."""
 
     values: dict[str, Value]
-    kind: Kind
+    kind: str
     n: int
     reference: str
     kernel: Kernel | None

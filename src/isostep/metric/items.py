@@ -12,14 +12,13 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, cast
 
-from isostep.base.errors import InputError
+from isostep.base.errors import InputError, located
 from isostep.base.files import bounded_lines, csv_fields
-from isostep.item.graph import Graph, located
+from isostep.item import Graph, Molecule
 from isostep.metric.molecules import canonical
 
-Kind = Literal["graph", "molecule"]
 RUN_FILES = ("graphs.jsonl", "graphs.jsonl.gz", "molecules.smi", "molecules.smi.gz")
 PICKLES = (".pkl", ".pickle", ".p", ".pt", ".pth", ".joblib", ".gpickle")
 
@@ -43,7 +42,7 @@ class Items:
     `corrected`: the flags were set before correction; otherwise they say whether RDKit accepts the molecule.
     """
 
-    kind: Kind
+    kind: str
     graphs: list[Graph] = field(default_factory=list)
     smiles: list[str] = field(default_factory=list)
     valid: list[bool] = field(default_factory=list)
@@ -110,18 +109,18 @@ def _from_path(path: Path, strict: bool) -> Items:
 
 def _from_shards(folder: Path, strict: bool) -> Items:
     """A large run, shard by shard."""
-    from isostep.run.format import read_state
+    from isostep.run.reading import read_run
 
-    state = read_state(folder)
-    items = Items(state.plan.kind)
-    for path in state.files():
+    run = read_run(folder)
+    items = Items(run.plan.kind)
+    for path in run.files():
         (_read_jsonl if items.kind == "graph" else _read_smi)(path, items, strict)
     return items
 
 
 def _read_jsonl(path: Path, items: Items, strict: bool) -> None:
     def add(line: bytes) -> None:
-        items.graphs.append(Graph.from_json(_text(line)))
+        items.graphs.append(Graph.from_line(_text(line)))
 
     _each(_lines(path), add, str(path), items, strict)
 
@@ -136,10 +135,8 @@ def _read_smi(path: Path, items: Items, strict: bool) -> None:
         text = _text(line)
         if not items.corrected:
             return _add_smiles(items, text.split()[0])
-        fields = text.rstrip("\r\n").split("\t")
-        if len(fields) != 3 or fields[2] not in ("0", "1"):
-            raise BadLine(f"expected SMILES<TAB>index<TAB>valid with valid 0 or 1, got {text.strip()[:60]!r}")
-        _add_corrected(items, fields[0], fields[2] == "1")
+        molecule = Molecule.from_line(text.rstrip("\r\n"))
+        _add_corrected(items, molecule.smiles, molecule.valid)
 
     _each(lines, add, str(path), items, strict)
 

@@ -8,7 +8,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from isostep.base.errors import InputError
-from isostep.item.molecule import MoleculeSpec
+from isostep.item import Decoder
+from isostep.item.decoding import decoder_for
 from isostep.process import PROCESSES, Process
 from isostep.settings.schema import SamplerPreset, one_line
 
@@ -64,18 +65,16 @@ class ModelInfo(_Frozen):
                 raise ValueError(f"{len(self.atoms)} atoms for {self.features} features")
             if strange := [symbol for symbol in self.atoms if symbol not in _elements()]:
                 raise ValueError(f"{strange[0][:20]!r} in atoms is not a chemical element")
-        _ = self.processes(), self.molecule  # refuse settings that nothing can be made from
+        _ = self.processes(), self.decoder  # refuse settings that nothing can be made from
         return self
 
     @property
-    def kind(self) -> Literal["graph", "molecule"]:
-        return "graph" if self.atoms is None else "molecule"
+    def kind(self) -> str:
+        return self.decoder.item.kind
 
     @property
-    def molecule(self) -> MoleculeSpec | None:
-        if self.atoms is None:
-            return None
-        return MoleculeSpec(self.atoms, max_nodes=self.max_nodes, scale=self.scale)
+    def decoder(self) -> Decoder:
+        return decoder_for(self.atoms, self.max_nodes, self.scale)
 
     def processes(self) -> dict[str, Process]:
         return {name: make_process(settings) for name, settings in self.process.items()}

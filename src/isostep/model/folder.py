@@ -9,9 +9,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from isostep.base.errors import InputError
+from isostep.base.errors import InputError, located
 from isostep.base.files import read_json, replacing, sha256, write_json
-from isostep.item.graph import located
 from isostep.model.card import ModelInfo
 from isostep.model.model import Model
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from isostep.base.errors import InputError
-from isostep.item.graph import Graph
-from isostep.item.molecule import Decoded, decode, decode_graphs
+from isostep.item import Decoder
 from isostep.model.card import ModelInfo
 from isostep.network import assemble
 from isostep.network.fast import FastNetwork
@@ -65,8 +65,9 @@ class Model:
         return replace(self, network=self.network.to(device))
 
     def fingerprint(self) -> str:
-        """A digest of the card and the weights: what a measured property of the model is filed under."""
-        digest = hashlib.sha256(self.info.model_dump_json(exclude={"sha256", "name", "provenance"}).encode())
+        """A digest of the card and the weights, wherever they came from; preferred settings do not decide a graph."""
+        ignored = {"name", "provenance", "sha256", "sampler"}
+        digest = hashlib.sha256(self.info.model_dump_json(exclude=ignored).encode())
         for name, value in sorted(self.network.state_dict().items()):
             digest.update(name.encode())
             digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
@@ -91,9 +92,10 @@ class Model:
         processes = self.info.processes()
         return z.replace({name: value * processes[name].prior_std for name, value in z.components.items()})
 
-    def decode(self, mean: GraphState) -> list[Graph] | list[Decoded]:
-        """Graphs, or molecules, from the denoised output."""
-        spec = self.info.molecule
-        if spec is None:
-            return decode_graphs(mean["A"].cpu(), mean.mask.cpu())
-        return decode(mean["X"].cpu(), mean["A"].cpu(), mean.mask.cpu(), spec)
+    def decode(self, mean: GraphState) -> list[Any]:
+        """Items from the denoised output."""
+        return self.decoder(mean)
+
+    @property
+    def decoder(self) -> Decoder:
+        return self.info.decoder

@@ -13,21 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isostep.base.files import write_text
-from isostep.item.graph import Graph
-from isostep.reporting.draw import (
-    graph_svg,
-    groups,
-    layout,
-    molecule_3d,
-    molecule_svg,
-    picture_graph,
-    plain_graph_svg,
-)
-from isostep.reporting.markup import Markup, join, script_data, source_hash, tag
+from isostep.base.markup import Markup, join, script_data, source_hash, tag
+from isostep.item import Item
+from isostep.item.picture import graph_svg, groups, layout, sketch_graph
+from isostep.item.sketch import Sketch
 from isostep.reporting.plots import figures, inline
 from isostep.reporting.tables import Table, difference_table, summary_table
 from isostep.study.plan import Arm
-from isostep.study.record import Picture, Study
+from isostep.study.record import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -166,7 +159,7 @@ def _snapshots(study: Study) -> Markup:
             continue
         path = found[0]
         which = _liveliest(path.pictures) if which is None else min(which, len(path.pictures[-1]) - 1)
-        last = picture_graph(path.pictures[-1][which])
+        last = sketch_graph(path.pictures[-1][which])
         spots, colour = layout(last), groups(last)
         tiles = []
         for t, pictures in zip(path.times, path.pictures, strict=True):
@@ -187,7 +180,7 @@ def _shown_arms(study: Study) -> list[tuple[int, Arm]]:
     return [(k, arm) for k, arm in enumerate(study.plan.arms) if (arm.calls or 0) == most][:SHOWN_ARMS]
 
 
-def _liveliest(pictures: tuple[tuple[Picture, ...], ...]) -> int:
+def _liveliest(pictures: tuple[tuple[Sketch, ...], ...]) -> int:
     """Of the recorded graphs, the one with most edges in the end."""
     return max(range(len(pictures[-1])), key=lambda k: len(pictures[-1][k].edges))
 
@@ -195,9 +188,9 @@ def _liveliest(pictures: tuple[tuple[Picture, ...], ...]) -> int:
 def _generated(study: Study, molecules: list[dict[str, Any]]) -> Markup:
     parts = []
     for k, arm in _shown_arms(study):
-        items = [one.item for one in study.generated(k, SHOWN_ITEMS)]
+        items = study.generated(k, SHOWN_ITEMS)
         if items:
-            wide = "grid" if isinstance(items[0], Graph) else "grid wide"
+            wide = "grid wide" if items[0].wide else "grid"
             parts += [tag("h3", arm.name), tag("div", *map(_item, items), class_=wide)]
     if not parts:
         return Markup()
@@ -205,13 +198,10 @@ def _generated(study: Study, molecules: list[dict[str, Any]]) -> Markup:
     return join([about, tag("div", *parts, id="figure-generated"), _three_d(molecules)])
 
 
-def _item(item: Graph | str) -> Markup:
-    """A graph, or the molecule of a SMILES string (nothing where RDKit cannot draw it)."""
-    if isinstance(item, Graph):
-        caption = f"{item.n} nodes, {len(item.edges)} edges"
-        return _tile(plain_graph_svg(item, caption), caption)
-    svg = molecule_svg(item)
-    return Markup() if svg is None else _tile(svg, item)
+def _item(item: Item) -> Markup:
+    """Its picture, where it has one."""
+    picture = item.picture()
+    return Markup() if picture is None else _tile(picture.svg, picture.caption)
 
 
 def _tile(picture: Markup, caption: str) -> Markup:
@@ -234,8 +224,8 @@ def _three_d(molecules: list[dict[str, Any]]) -> Markup:
 
 
 def _molecules_3d(study: Study) -> list[dict[str, Any]]:
-    items = (one.item for one in study.generated(len(study.plan.arms) - 1, SHOWN_ITEMS))
-    return [m for smiles in items if isinstance(smiles, str) and (m := molecule_3d(smiles))][:SHOWN_3D]
+    items = study.generated(len(study.plan.arms) - 1, SHOWN_ITEMS)
+    return [found for item in items if (found := item.in_space())][:SHOWN_3D]
 
 
 def _settings(study: Study) -> Markup:

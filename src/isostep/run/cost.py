@@ -23,7 +23,6 @@ import torch
 from isostep.base.errors import InputError
 from isostep.model.model import Model
 from isostep.run.format import pack
-from isostep.run.workers import to_line
 from isostep.sampling.batch import sample_batch
 from isostep.settings.schema import SamplerSettings
 
@@ -32,7 +31,7 @@ PILOT = 8  # graphs that are followed to the end, for the steps and the size of 
 
 
 @dataclass(frozen=True)
-class Measured:
+class StepCost:
     """Of one worker with the batch size of the run."""
 
     step_seconds: tuple[float, ...]
@@ -67,7 +66,7 @@ class Estimate:
         return asdict(self)
 
 
-def measure(model: Model, settings: SamplerSettings, batch_size: int, seed: int = 0) -> Measured:
+def measure_steps(model: Model, settings: SamplerSettings, batch_size: int, seed: int = 0) -> StepCost:
     """Take a few steps of one batch, and follow a few graphs to the end."""
     ticks: list[float] = []
 
@@ -83,9 +82,9 @@ def measure(model: Model, settings: SamplerSettings, batch_size: int, seed: int 
     model.decode(solution.mean)
     decode = time.perf_counter() - began
     items = model.decode(pilot.mean)
-    size = len(pack([to_line(i, item) for i, item in enumerate(items)])) / len(items)
+    size = len(pack([item.to_line(i) for i, item in enumerate(items)])) / len(items)
     steps = np.diff(ticks)[1:] if len(ticks) > 3 else np.diff(ticks)
-    return Measured(
+    return StepCost(
         tuple(steps.tolist()),
         float(pilot.steps.double().max() if settings.couples_graphs else pilot.steps.double().mean()),
         decode,
@@ -97,7 +96,7 @@ def measure(model: Model, settings: SamplerSettings, batch_size: int, seed: int 
 
 
 def estimate(
-    measured: Measured,
+    measured: StepCost,
     n: int,
     workers: int,
     shard_size: int,

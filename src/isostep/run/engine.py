@@ -18,11 +18,13 @@ import torch
 from isostep.base.errors import InputError, IsostepError
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
-from isostep.run.format import PLAN, RUN, Plan, State, Task, Writer, opened, read_state
-from isostep.run.workers import Job, Outcome, Processes, cores, dispatch, run_here
-from isostep.run.write import versions
+from isostep.run.format import RunPlan, Task
+from isostep.run.reading import is_run, read_run
+from isostep.run.workers import Job, Outcome, ProcessExecutor, cores, dispatch, pack_shard, run_here
+from isostep.run.writer import Writer, open_run
+from isostep.sampling.account import Account
 from isostep.sampling.calibrate import prepare
-from isostep.sampling.run import DEFAULT_BATCH
+from isostep.sampling.run import DEFAULT_BATCH, SampleResult
 from isostep.settings.schema import SamplerSettings, resolve
 
 SHARD = 1024  # graphs of a shard, rounded up to whole batches
@@ -42,13 +44,13 @@ class Engine:
 
     def outcomes(self, job: Job, tasks: Iterator[Task], advance: Callable[[float], None]) -> Iterator[Outcome]:
         if self.ray is not None:
-            from isostep.run.ray import RayCrew
+            from isostep.run.ray import RayExecutor
 
-            return dispatch(RayCrew(job, self.ray, self.threads or 1), tasks, self.workers, advance)
+            return dispatch(RayExecutor(job, self.ray, self.threads or 1), tasks, self.workers, advance)
         if self.workers > 1:
             # Together the workers use the cores once, not each of them all.
             threads = self.threads or max(1, cores() // self.workers)
-            return dispatch(Processes(job, threads), tasks, self.workers, advance)
+            return dispatch(ProcessExecutor(job, threads), tasks, self.workers, advance)
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         return run_here(job, tasks, advance)
@@ -83,18 +85,18 @@ def sample_run(
     settings = resolve(loaded.info.sampler, **chosen)
     name = loaded.info.name if isinstance(model, Model) else str(model)
     size = shard_size or -(-SHARD // max(1, batch_size)) * batch_size
-    plan = make_plan(
+    plan = plan_run(
         loaded, name, settings, Path(out), calls=calls, n=n, start=start, batch_size=batch_size, shard_size=size,
         seed=seed, trace=trace, preset=None if preset is None else str(preset),
     )  # fmt: skip
-    with opened(out, plan) as writer:
-        return run_plan(writer, loaded, engine, advance)
+    with open_run(out, plan) as writer:
+        return complete_run(writer, loaded, engine, advance)
 
 
-def make_plan(
+def plan_run(
     model: Model, name: str, settings: SamplerSettings, out: Path, calls: int | None, n: int, start: int,
     batch_size: int, shard_size: int, seed: int, trace: bool, preset: str | None,
-) -> Plan:  # fmt: skip
+) -> RunPlan:  # fmt: skip
     """The plan of a run; what needs measuring is measured once, and taken from the folder when it is continued."""
     if not 1 <= n <= 2**40 or not 0 <= start <= 2**40:
         raise InputError(f"n must be from 1 to 2^40 and start from 0, got {n} and {start}")
@@ -104,13 +106,12 @@ def make_plan(
         )
     asked = {**json.loads(settings.model_dump_json()), "calls": calls}
     fingerprint = model.fingerprint()
-    info = model.info
-    return Plan(
+    return RunPlan(
         model=name,
         preset=preset,
-        card={"name": info.name, "sha256": info.sha256, "weights": info.weights, "dataset": info.dataset},
+        card=_card(model),
         fingerprint=fingerprint,
-        kind=info.kind,
+        kind=model.info.kind,
         asked=asked,
         settings=_measured_before(out, asked, fingerprint) or prepare(model, settings, calls),
         seed=seed,
@@ -122,62 +123,69 @@ def make_plan(
     ).check()
 
 
+def _card(model: Model) -> dict[str, Any]:
+    return model.info.model_dump(include={"name", "sha256", "weights", "dataset"})
+
+
 def _measured_before(out: Path, asked: dict[str, Any], fingerprint: str) -> SamplerSettings | None:
-    if not (out / RUN).is_file() and not (out / PLAN).is_file():
+    if not is_run(out):
         return None
-    plan = read_state(out).plan
+    plan = read_run(out).plan
     return plan.settings if plan.asked == asked and plan.fingerprint == fingerprint else None
 
 
-def run_plan(writer: Writer, model: Model, engine: Engine, advance: Callable[[float], None]) -> dict[str, Any]:
+def complete_run(writer: Writer, model: Model, engine: Engine, advance: Callable[[float], None]) -> dict[str, Any]:
     """Make what is missing; returns the summary of the whole run."""
-    state, plan = writer.state, writer.state.plan
-    advance(state.graphs)
-    if state.run is not None:
-        return state.run["summary"]
+    run, plan = writer.run, writer.run.plan
+    advance(run.count)
+    if run.record is not None:
+        return run.record.summary
     began = time.perf_counter()
-    job = Job(model, plan.settings, plan.seed, plan.batch_size, plan.trace)
-    with contextlib.closing(engine.outcomes(job, state.todo(), advance)) as outcomes:  # type: ignore[type-var]
+    job = Job(model, plan.settings, plan.seed, plan.batch_size, plan.noise, plan.trace)
+    with contextlib.closing(engine.outcomes(job, run.todo(), advance)) as outcomes:  # type: ignore[type-var]
         for task, shard, reason in outcomes:
             if shard is not None:
                 writer.add(shard)
             else:
                 writer.fail(task.shard, reason)
-    if state.failed:
-        first = min(state.failed)
+    if run.failed:
+        first = min(run.failed)
         raise IsostepError(
-            f"{len(state.failed)} of {plan.count} shards failed, the first is {first} ({state.failed[first].failed}); "
+            f"{len(run.failed)} of {plan.count} shards failed, the first is {first} ({run.failed[first].failed}); "
             "the others are kept: repeat the command to try these again"
         )
-    summary = summarise(state, time.perf_counter() - began)
-    writer.finish(summary, str(model.device), versions())
+    account = Account.total(record.account for record in run.shards.values())
+    summary = account.summary(model.info.name, plan.settings, plan.seed)
+    summary["wall_seconds"] = time.perf_counter() - began
+    writer.finish(summary, str(model.device))
     return summary
 
 
-def summarise(state: State, wall: float) -> dict[str, Any]:
-    """Sums over the shards: what `SampleResult.summary` says of a run in memory. `seconds` counts all workers."""
-    plan, made = state.plan, state.made.values()
-    settings = plan.settings
-    counts: dict[str, int] = {}
-    for part in made:
-        for name, value in part.counts.items():
-            counts[name] = counts.get(name, 0) + value
-    out = {
-        "model": plan.card["name"],
-        "graphs": plan.n,
-        **counts,
-        "schedule": settings.schedule,
-        "solver": settings.solver,
-        "corrector": settings.corrector,
-        "clock": settings.clock,
-        "coupled": settings.couples_graphs,
-        "seed": plan.seed,
-        "steps_mean": sum(part.steps for part in made) / plan.n,
-        "calls_mean": sum(part.calls for part in made) / plan.n,
-        "batch_calls": sum(part.batch_calls for part in made),
-        "seconds": sum(part.seconds for part in made),
-        "wall_seconds": wall,
-    }
-    if plan.kind == "molecule":
-        out["valid"] = sum(part.valid for part in made) / plan.n
-    return out
+def save_result(result: SampleResult, out: str | Path, name: str | None = None) -> None:
+    """Write what was sampled in memory as a finished run of one shard; `name` is where the model can be found again."""
+    start, n = int(result.solution.index[0]), len(result)
+    size = -(-(start + n) // result.batch_size) * result.batch_size
+    if size > 2**20 or result.noise is None:
+        raise InputError(
+            "only results of indices below 2^20 and of noise by name can be saved, since a run can be repeated; "
+            "use sample_run, or noise='step' or 'path'"
+        )
+    plan = RunPlan(
+        model=name or result.model.info.name,
+        card=_card(result.model),
+        fingerprint=result.model.fingerprint(),
+        kind=result.model.info.kind,
+        asked=json.loads(result.settings.model_dump_json()),
+        settings=result.settings,
+        seed=result.seed,
+        start=start,
+        n=n,
+        batch_size=result.batch_size,
+        shard_size=size,
+        noise=result.noise,
+        trace=result.solution.trace is not None,
+    )
+    with open_run(out, plan) as writer:
+        if not writer.run.complete:
+            writer.add(pack_shard(result, 0))
+            writer.finish(result.summary(), str(result.model.device))

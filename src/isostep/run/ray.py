@@ -7,6 +7,7 @@ come back as bytes.
 from __future__ import annotations
 
 import contextlib
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,20 +25,20 @@ class _Actor:
         import torch
 
         torch.set_num_threads(threads)
-        self.job = Job.loads(data)
-        self.told: tuple[int, float] = (-1, 0.0)
+        self.job: Job = pickle.loads(data)
+        self.reported: tuple[int, float] = (-1, 0.0)
 
     def make(self, task: Task) -> Shard:
-        def tell(fraction: float) -> None:
-            self.told = (task.shard, fraction)
+        def progress(fraction: float) -> None:
+            self.reported = (task.shard, fraction)
 
-        return make_shard(self.job, task, tell)
+        return make_shard(self.job, task, progress)
 
     def done(self, shard: int) -> float:
-        return self.told[1] if self.told[0] == shard else 0.0
+        return self.reported[1] if self.reported[0] == shard else 0.0
 
 
-class RayCrew:
+class RayExecutor:
     """Workers as actors. `address`: "auto" is the cluster of this machine, started if there is none."""
 
     def __init__(self, job: Job, address: str, threads: int) -> None:
@@ -67,7 +68,7 @@ class RayCrew:
     def start(self) -> Any:
         return self.actor.remote(self.data, self.threads)
 
-    def give(self, worker: Any, task: Task) -> None:
+    def submit(self, worker: Any, task: Task) -> None:
         self.running[worker] = (task, worker.make.remote(task), worker.done.remote(task.shard))
 
     def wait(self, workers: list[Any]) -> Iterator[Event]:
@@ -99,7 +100,7 @@ class RayCrew:
                 fraction = self.ray.get(reference)
                 task, shard, _ = self.running[worker]
                 self.running[worker] = (task, shard, worker.done.remote(task.shard))
-                yield Event(worker, "tell", fraction)
+                yield Event(worker, "progress", fraction)
 
     def stop(self, worker: Any) -> None:
         self.running.pop(worker, None)

@@ -1,7 +1,7 @@
 """Shards made by several workers, each with its own copy of the model; a worker that dies loses only its shard.
 
-    dispatch    hands shards out, one at a time to each worker, tries a lost one again, replaces the dead
-    Processes   the crew of this machine: one process per worker, told what to do through a pipe
+    dispatch          hands shards out, one at a time to each worker, tries a lost one again, replaces the dead
+    ProcessExecutor   the workers of this machine: one process each, told what to do through a pipe
 
 A worker computes and sends bytes back; the driver alone writes. So a dead worker leaves nothing behind, and no more
 than one shard per worker is in flight.
@@ -17,21 +17,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol
 
 from isostep.base.errors import InputError, IsostepError
-from isostep.item.graph import Graph
 from isostep.model.model import Model
-from isostep.run.format import Made, Shard, Task, pack
-from isostep.sampling.run import sample
+from isostep.run.format import Shard, ShardRecord, Task, pack
+from isostep.sampling.run import NoiseName, SampleResult, sample
 from isostep.settings.schema import SamplerSettings
 from isostep.solution import Status
 
 ATTEMPTS = 3
-TELL_EVERY = 0.5  # seconds between a worker's reports
+REPORT_EVERY = 0.5  # seconds between a worker's reports
 
 
 @dataclass(frozen=True)
@@ -42,68 +41,55 @@ class Job:
     settings: SamplerSettings
     seed: int
     batch_size: int
+    noise: NoiseName = "step"
     trace: bool = False
 
     def dumps(self) -> bytes:
-        """For a worker of this run: not the prepared forms of the network that `Model` keeps."""
-        return pickle.dumps(
-            (self.model.info, self.model.network, self.settings, self.seed, self.batch_size, self.trace)
-        )
-
-    @staticmethod
-    def loads(data: bytes) -> Job:
-        info, network, settings, seed, batch_size, trace = pickle.loads(data)
-        return Job(Model(info, network), settings, seed, batch_size, trace)
+        """For a worker of this run; a fresh `Model` has no prepared forms of its network yet."""
+        return pickle.dumps(replace(self, model=replace(self.model)))
 
 
-def make_shard(job: Job, task: Task, tell: Callable[[float], None] | None = None) -> Shard:
-    """Sample the graphs of one shard; `tell` hears which part of it is done."""
-    trace, began = job.trace and task.shard == 0, time.process_time()
+def make_shard(job: Job, task: Task, progress: Callable[[float], None] | None = None) -> Shard:
+    """Sample the items of one shard; `progress` hears which part of it is done."""
+    began = time.process_time()
     result = sample(
         job.model, task.n, start=task.start, seed=job.seed, batch_size=job.batch_size, settings=job.settings,
-        trace=int(trace), progress=tell,
+        noise=job.noise, trace=int(job.trace and task.shard == 0), progress=progress,
     )  # fmt: skip
-    s = result.solution
-    lines = [to_line(index, item) for index, item in zip(s.index.tolist(), result.items, strict=True)]
-    data = pack(lines)
-    made = Made(
-        shard=task.shard,
+    return pack_shard(result, task.shard, time.process_time() - began)
+
+
+def pack_shard(result: SampleResult, shard: int, cpu_seconds: float = 0.0) -> Shard:
+    """What was sampled, as bytes and the manifest's line."""
+    solution = result.solution
+    data = pack(result.lines())
+    record = ShardRecord(
+        shard=shard,
         sha256=sha256(data).hexdigest(),
         bytes=len(data),
-        n=len(lines),
-        counts=s.counts(),
-        unfinished=tuple(s.index[s.status != Status.DONE].tolist()),
-        steps=int(s.steps.sum()),
-        calls=int(s.calls.sum()),
-        batch_calls=result.batch_calls,
-        valid=sum(not isinstance(item, Graph) and item.valid for item in result.items),
-        seconds=result.seconds,
-        cpu_seconds=time.process_time() - began,
+        unfinished=tuple(solution.index[solution.status != Status.DONE].tolist()),
+        cpu_seconds=cpu_seconds,
+        **asdict(result.account()),
     )
-    return Shard(made, data, s.trace.to_dict() if trace and s.trace is not None else None)
-
-
-def to_line(index: int, item: Any) -> str:
-    """One graph or molecule as its line of a run's file."""
-    return item.to_json() if isinstance(item, Graph) else f"{item.smiles}\t{index}\t{int(item.valid)}"
+    return Shard(record, data, None if solution.trace is None else solution.trace.to_dict())
 
 
 class Event(NamedTuple):
-    """What a worker reports: `kind` is tell, done, refused (an error the user can mend) or lost."""
+    """What a worker reports: `what` is progress, done, refused (an error the user can mend) or lost."""
 
     worker: Any
-    kind: str
+    what: str
     value: Any
 
 
-class Crew(Protocol):
+class Executor(Protocol):
     """Somewhere to run workers."""
 
     def start(self) -> Any:
         """A new worker."""
         ...
 
-    def give(self, worker: Any, task: Task) -> None: ...
+    def submit(self, worker: Any, task: Task) -> None: ...
 
     def wait(self, workers: list[Any]) -> Iterable[Event]:
         """What these busy workers report, soon."""
@@ -121,39 +107,43 @@ class Outcome(NamedTuple):
 
 
 def dispatch(
-    crew: Crew, tasks: Iterator[Task], workers: int, advance: Callable[[float], None], attempts: int = ATTEMPTS
+    executor: Executor,
+    tasks: Iterator[Task],
+    workers: int,
+    advance: Callable[[float], None],
+    attempts: int = ATTEMPTS,
 ) -> Iterator[Outcome]:
-    """Outcomes of all tasks in the order in which they end; `advance` hears of graphs as they progress."""
+    """Outcomes of all tasks in the order in which they end; `advance` hears of items as they progress."""
     again: deque[tuple[Task, int]] = deque()
     idle: list[Any] = []
-    busy: dict[Any, tuple[Task, int, float]] = {}  # worker -> task, attempt, graphs told
+    busy: dict[Any, tuple[Task, int, float]] = {}  # worker -> task, attempt, items reported
     streak = 0  # losses since the last success
     try:
         while True:
             while len(busy) < workers and (given := _next(again, tasks)) is not None:
-                worker = idle.pop() if idle else crew.start()
+                worker = idle.pop() if idle else executor.start()
                 busy[worker] = (*given, 0.0)
-                crew.give(worker, given[0])
+                executor.submit(worker, given[0])
             if not busy:
                 return
-            for worker, kind, value in crew.wait(list(busy)):
-                task, attempt, told = busy[worker]
-                if kind == "tell":
-                    advance(max(0.0, value * task.n - told))
-                    busy[worker] = (task, attempt, max(told, value * task.n))
+            for worker, what, value in executor.wait(list(busy)):
+                task, attempt, reported = busy[worker]
+                if what == "progress":
+                    advance(max(0.0, value * task.n - reported))
+                    busy[worker] = (task, attempt, max(reported, value * task.n))
                     continue
                 del busy[worker]
-                if kind == "refused":
-                    crew.stop(worker)
+                if what == "refused":
+                    executor.stop(worker)
                     raise InputError(value)
-                if kind == "done":
+                if what == "done":
                     idle.append(worker)
-                    advance(task.n - told)
+                    advance(task.n - reported)
                     streak = 0
                     yield Outcome(task, value)
                     continue
-                crew.stop(worker)
-                advance(-told)
+                executor.stop(worker)
+                advance(-reported)
                 streak += 1
                 if streak > attempts * max(2, workers):
                     raise IsostepError(f"workers keep dying: {value}; what is finished is kept")
@@ -163,7 +153,7 @@ def dispatch(
                     yield Outcome(task, None, f"{attempts} attempts: {value}")
     finally:
         for worker in (*busy, *idle):
-            crew.stop(worker)
+            executor.stop(worker)
 
 
 def _next(again: deque[tuple[Task, int]], tasks: Iterator[Task]) -> tuple[Task, int] | None:
@@ -176,15 +166,15 @@ def _next(again: deque[tuple[Task, int]], tasks: Iterator[Task]) -> tuple[Task, 
 def run_here(job: Job, tasks: Iterator[Task], advance: Callable[[float], None]) -> Iterator[Outcome]:
     """Outcomes of tasks run in this process, one after the other."""
     for task in tasks:
-        told = 0.0
+        reported = 0.0
 
-        def tell(fraction: float, n: int = task.n) -> None:
-            nonlocal told
-            advance(max(0.0, fraction * n - told))
-            told = max(told, fraction * n)
+        def progress(fraction: float, n: int = task.n) -> None:
+            nonlocal reported
+            advance(max(0.0, fraction * n - reported))
+            reported = max(reported, fraction * n)
 
-        shard = make_shard(job, task, tell)
-        advance(task.n - told)
+        shard = make_shard(job, task, progress)
+        advance(task.n - reported)
         yield Outcome(task, shard)
 
 
@@ -196,7 +186,7 @@ class _Process:
     task: Task | None = None
 
 
-class Processes:
+class ProcessExecutor:
     """Workers as processes of this machine, `threads` each."""
 
     def __init__(self, job: Job, threads: int) -> None:
@@ -210,7 +200,7 @@ class Processes:
         there.close()
         return _Process(process, here)
 
-    def give(self, worker: _Process, task: Task) -> None:
+    def submit(self, worker: _Process, task: Task) -> None:
         worker.task = task
         if worker.ready:
             _send(worker, task)
@@ -221,16 +211,16 @@ class Processes:
             if worker.pipe not in ready:
                 continue
             try:
-                kind, value = worker.pipe.recv()
+                what, value = worker.pipe.recv()
             except (EOFError, OSError):  # the other end is gone
                 worker.process.join(timeout=5)
-                kind, value = "lost", f"a worker process ended with code {worker.process.exitcode}"
-            if kind == "ready":  # only now: a model sent to a worker that is still starting would block the driver
+                what, value = "lost", f"a worker process ended with code {worker.process.exitcode}"
+            if what == "ready":  # only now: a model sent to a worker that is still starting would block the driver
                 worker.ready = True
                 _send(worker, self.data)
                 _send(worker, worker.task)
             else:
-                yield Event(worker, kind, value)
+                yield Event(worker, what, value)
 
     def stop(self, worker: _Process) -> None:
         worker.pipe.close()
@@ -262,17 +252,17 @@ def _serve(pipe: Connection, threads: int) -> None:
     _die_with_parent()
     try:
         pipe.send(("ready", None))
-        job = Job.loads(pipe.recv())
+        job = pickle.loads(pipe.recv())
         while True:
             task = pipe.recv()
-            pipe.send(_attempt(job, task, Throttled(lambda fraction: pipe.send(("tell", fraction)))))
+            pipe.send(_attempt(job, task, Throttled(lambda fraction: pipe.send(("progress", fraction)))))
     except (EOFError, OSError, KeyboardInterrupt):
         return
 
 
-def _attempt(job: Job, task: Task, tell: Callable[[float], None]) -> tuple[str, Any]:
+def _attempt(job: Job, task: Task, progress: Callable[[float], None]) -> tuple[str, Any]:
     try:
-        return "done", make_shard(job, task, tell)
+        return "done", make_shard(job, task, progress)
     except IsostepError as error:
         return "refused", str(error)
     except (EOFError, OSError):
@@ -282,13 +272,13 @@ def _attempt(job: Job, task: Task, tell: Callable[[float], None]) -> tuple[str, 
 
 
 class Throttled:
-    """Calls at most once in TELL_EVERY seconds."""
+    """Calls at most once in REPORT_EVERY seconds."""
 
     def __init__(self, call: Callable[[float], None]) -> None:
         self.call, self.last = call, time.monotonic()
 
     def __call__(self, value: float) -> None:
-        if time.monotonic() - self.last >= TELL_EVERY:
+        if time.monotonic() - self.last >= REPORT_EVERY:
             self.last = time.monotonic()
             self.call(value)
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from isostep.base.errors import InputError, require
-from isostep.item.graph import Graph
-from isostep.item.molecule import Decoded
+from isostep.item import Graph, Item, Molecule
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
-from isostep.noise import Noise
+from isostep.noise import BrownianTree, Noise
+from isostep.sampling.account import Account
 from isostep.sampling.batch import sample_batch
 from isostep.sampling.calibrate import prepare
 from isostep.settings.schema import SamplerSettings, resolve
@@ -33,19 +33,22 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
 DEFAULT_BATCH = 256
+NoiseName = Literal["step", "path"]
 
 
 @dataclass(frozen=True, eq=False)
 class SampleResult:
-    """Generated graphs in index order, and how they were made."""
+    """Generated items in index order, and how they were made. `noise`: its name, None for a source of one's own."""
 
     model: Model
     settings: SamplerSettings
     seed: int
     solution: Solution
-    items: list[Graph] | list[Decoded]
+    items: list[Any]
     seconds: float
     batch_calls: int
+    batch_size: int
+    noise: NoiseName | None
 
     def __len__(self) -> int:
         return len(self.items)
@@ -57,19 +60,21 @@ class SampleResult:
     @property
     def graphs(self) -> list[Graph]:
         """Generic graphs (for molecules: `molecules`)."""
-        if self.model.info.kind != "graph":
-            raise InputError(f"{self.model.info.name} makes molecules: use .molecules, .smiles or .to_networkx()")
-        return self.items  # type: ignore[return-value]
+        return self._of(Graph)
 
     @property
-    def molecules(self) -> list[Decoded]:
-        if self.model.info.kind != "molecule":
-            raise InputError(f"{self.model.info.name} makes generic graphs: use .graphs or .to_networkx()")
-        return self.items  # type: ignore[return-value]
+    def molecules(self) -> list[Molecule]:
+        return self._of(Molecule)
 
     @property
     def smiles(self) -> list[str]:
         return [molecule.smiles for molecule in self.molecules]
+
+    def _of(self, kind: type[Item]) -> list[Any]:
+        made = self.model.info.kind
+        if made != kind.kind:
+            raise InputError(f"{self.model.info.name} makes {made}s: use .items, .{made}s or .to_networkx()")
+        return self.items
 
     @property
     def tensors(self) -> GraphState:
@@ -77,25 +82,21 @@ class SampleResult:
         return self.solution.mean
 
     def to_networkx(self) -> list[networkx.Graph]:
-        if self.model.info.kind == "graph":
-            return [graph.to_networkx() for graph in self.graphs]
-        return [_molecule_networkx(mol) for mol in self.to_rdkit()]
+        return [item.to_networkx() for item in self.items]
 
     def to_rdkit(self) -> list[Mol | None]:
         """RDKit molecules of the corrected SMILES; None where nothing was left."""
-        from rdkit import Chem
-
-        return [Chem.MolFromSmiles(smiles) if smiles else None for smiles in self.smiles]
+        return [item.to_rdkit() for item in self.items]
 
     def to_pyg(self) -> list[Any]:
         """torch_geometric `Data` with `edge_index` (both directions) and `num_nodes`; molecules also have `smiles`."""
         data = require("torch_geometric.data", "pyg", "to_pyg()")
         out = []
-        for k, graph in enumerate(self.to_networkx()):
+        for item in self.items:
+            graph = item.to_networkx()
             pairs = torch.tensor(list(graph.edges), dtype=torch.int64).view(-1, 2)
             both = torch.cat([pairs, pairs.flip(1)]).T.contiguous()
-            extra = {"smiles": self.smiles[k]} if self.model.info.kind == "molecule" else {}
-            out.append(data.Data(edge_index=both, num_nodes=graph.number_of_nodes(), **extra))
+            out.append(data.Data(edge_index=both, num_nodes=graph.number_of_nodes(), **item.labels()))
         return out
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -105,37 +106,24 @@ class SampleResult:
     def records(self) -> list[dict[str, Any]]:
         s = self.solution
         rows = zip(s.index.tolist(), s.status.tolist(), s.steps.tolist(), s.calls.tolist(), self.items, strict=True)
-        out = []
-        for index, status, steps, calls, item in rows:
-            row = {"index": index, "status": Status(status).name.lower(), "steps": steps, "calls": calls}
-            if isinstance(item, Graph):
-                row |= {"nodes": item.n, "edges": len(item.edges)}
-            else:
-                row |= {"smiles": item.smiles, "valid": item.valid}
-            out.append(row)
-        return out
+        return [
+            {"index": index, "status": Status(status).name.lower(), "steps": steps, "calls": calls, **item.row()}
+            for index, status, steps, calls, item in rows
+        ]
+
+    def lines(self) -> list[str]:
+        """As they stand in a run's file."""
+        return [item.to_line(index) for index, item in zip(self.solution.index.tolist(), self.items, strict=True)]
+
+    def account(self) -> Account:
+        s, tally = self.solution, self.model.decoder.item.tally(self.items)
+        return Account(
+            len(self), s.counts(), int(s.steps.sum()), int(s.calls.sum()), self.batch_calls, self.seconds, tally
+        )
 
     def summary(self) -> dict[str, Any]:
         """The numbers of the summary table, ready for JSON."""
-        s, info = self.solution, self.model.info
-        out = {
-            "model": info.name,
-            "graphs": len(self),
-            **s.counts(),
-            "schedule": self.settings.schedule,
-            "solver": self.settings.solver,
-            "corrector": self.settings.corrector,
-            "clock": self.settings.clock,
-            "coupled": self.settings.couples_graphs,
-            "seed": self.seed,
-            "steps_mean": float(s.steps.double().mean()),
-            "calls_mean": float(s.calls.double().mean()),
-            "batch_calls": self.batch_calls,
-            "seconds": self.seconds,
-        }
-        if info.kind == "molecule":
-            out["valid"] = sum(m.valid for m in self.molecules) / max(1, len(self))
-        return out
+        return self.account().summary(self.model.info.name, self.settings, self.seed)
 
 
 def sample(
@@ -155,7 +143,7 @@ def sample(
     device: str | None = None,
     trace: int = 0,
     snapshots: tuple[float, ...] = (),
-    noise: Noise | None = None,
+    noise: Noise | NoiseName = "step",
     progress: Callable[[float], None] | None = None,
     settings: SamplerSettings | None = None,
     **chosen: Any,
@@ -164,7 +152,8 @@ def sample(
 
     `calls` is a budget of network calls per graph. What is not given comes from the model's preset. Further settings:
     `snr`, `scale`, `schedule_options`, `solver_options`, `max_steps`. The same seed and index give the same graph,
-    whatever `n`, `start` and, with `clock="graph"`, `batch_size`.
+    whatever `n`, `start` and, with `clock="graph"`, `batch_size`. `noise="path"`: one Brownian path per graph, whatever
+    the grid.
     """
     loaded = load_model(model, weights, device)
     if settings is None:
@@ -178,18 +167,29 @@ def sample(
             **chosen,
         )
     settings = prepare(loaded, settings, calls)
+    source = _noise(noise, seed)
     parts, items, began = [], [], time.perf_counter()
     # Where graphs have clocks of their own, all go through one queue: a finished graph's slot is refilled.
     for done, rows in _batches(start, n, n if settings.own_clocks else batch_size):
         part = sample_batch(
-            loaded, settings, rows, seed, slots=batch_size, trace=trace, snapshots=snapshots, noise=noise,
+            loaded, settings, rows, seed, slots=batch_size, trace=trace, snapshots=snapshots, noise=source,
             progress=None if progress is None else lambda f, d=done, r=rows: progress((d + f * len(r)) / n),
         )  # fmt: skip
         parts.append(part)
         items.extend(loaded.decode(part.mean))
     solution = join(parts)
     seconds = time.perf_counter() - began
-    return SampleResult(loaded, settings, seed, solution, items, seconds, sum(p.batch_calls for p in parts))
+    name = noise if isinstance(noise, str) else None
+    return SampleResult(
+        loaded, settings, seed, solution, items, seconds, sum(p.batch_calls for p in parts), batch_size, name
+    )
+
+
+def _noise(noise: Noise | NoiseName, seed: int) -> Noise | None:
+    """None: whatever the settings ask for, step by step."""
+    if isinstance(noise, str) and noise not in get_args(NoiseName):
+        raise InputError(f"noise must be step, path or a source of your own, got {noise!r}")
+    return BrownianTree(seed) if noise == "path" else None if isinstance(noise, str) else noise
 
 
 def join(parts: list[Solution]) -> Solution:
@@ -220,14 +220,3 @@ def _batches(start: int, n: int, size: int) -> Iterator[tuple[int, Tensor]]:
         last = min((first // size + 1) * size, start + n)
         yield first - start, torch.arange(first, last)
         first = last
-
-
-def _molecule_networkx(mol: Mol | None) -> networkx.Graph:
-    import networkx
-
-    graph = networkx.Graph()
-    if mol is not None:
-        graph.add_nodes_from((a.GetIdx(), {"element": a.GetSymbol()}) for a in mol.GetAtoms())
-        bonds = ((b.GetBeginAtomIdx(), b.GetEndAtomIdx(), {"order": b.GetBondTypeAsDouble()}) for b in mol.GetBonds())
-        graph.add_edges_from(bonds)
-    return graph

@@ -13,17 +13,16 @@ from typing import Any
 import numpy as np
 
 from isostep.base.errors import InputError
-from isostep.base.files import write_json, write_text
-from isostep.item.graph import Graph, write_graphs
+from isostep.base.files import write_json
+from isostep.item import write_items
 from isostep.metric.base import Better
 from isostep.metric.evaluate import evaluate
 from isostep.model.model import Model
-from isostep.noise import BrownianTree
-from isostep.run.write import GRAPHS, MOLECULES, RUN, write_run
-from isostep.sampling.run import SampleResult, sample
+from isostep.run.engine import save_result
+from isostep.run.format import RUN
+from isostep.sampling.run import NoiseName, SampleResult, sample
 from isostep.settings.schema import SamplerSettings
 from isostep.solution import Trace
-from isostep.state import GraphState
 from isostep.study.record import FORMAT
 from isostep.study.reference import StudyReference
 
@@ -39,25 +38,24 @@ def draw(
     seed: int,
     n: int,
     batch_size: int,
-    noise: str,
+    noise: NoiseName,
     record: bool,
 ) -> SampleResult:
     return sample(
         model, n, settings=settings, seed=seed, batch_size=batch_size,
-        noise=BrownianTree(seed) if noise == "path" else None,
-        trace=int(record), snapshots=TIMES if record else (),
+        noise=noise, trace=int(record), snapshots=TIMES if record else (),
     )  # fmt: skip
 
 
-def write_cell_run(folder: Path, result: SampleResult, batch_size: int, model_name: str) -> None:
-    """The run folder; `run.json` comes last, so a folder that has it is complete."""
+def write_cell_run(folder: Path, result: SampleResult, model_name: str) -> None:
+    """A run folder, with the graphs on the way inside; `run.json` comes last: a folder that has it is complete."""
     snapshots = result.solution.snapshots
     if snapshots is not None:
         for t, state in snapshots.items():
-            write_items(at_time(folder, t), result.model.decode(state.take(slice(FOLLOWED))))
+            items = result.model.decode(state.take(slice(FOLLOWED)))
+            write_items(at_time(folder, t) / result.model.decoder.item.file, items)
         write_json(folder / "path.json", _path_record(result), indent=None)
-    bare = replace(result, solution=replace(result.solution, trace=None, snapshots=None))
-    write_run(folder, bare, batch_size, model_name)
+    save_result(replace(result, solution=replace(result.solution, trace=None)), folder, model_name)
 
 
 def at_time(folder: Path, t: float) -> Path:
@@ -66,14 +64,6 @@ def at_time(folder: Path, t: float) -> Path:
 
 def is_complete(folder: Path) -> bool:
     return (folder / RUN).is_file()
-
-
-def write_items(folder: Path, items: list[Any]) -> None:
-    """Decoded graphs or molecules in the files of a run folder."""
-    if items and isinstance(items[0], Graph):
-        write_graphs(folder / GRAPHS, items)
-    else:
-        write_text(folder / MOLECULES, "".join(f"{m.smiles}\t{i}\t{int(m.valid)}\n" for i, m in enumerate(items)))
 
 
 def evaluate_run(
@@ -106,29 +96,16 @@ def _path_record(result: SampleResult) -> dict[str, Any]:
     solution = result.solution
     assert solution.trace is not None
     assert solution.snapshots is not None
-    atoms = result.model.info.atoms
+    decoder = result.model.decoder
     return {
         "format": FORMAT,
         "trace": thin(solution.trace),
         "pictures": [
-            [picture(state, k, atoms, result.model.info.scale) for k in range(min(PICTURES, state.batch))]
+            [decoder.sketch(state, k).model_dump(exclude_none=True) for k in range(min(PICTURES, state.batch))]
             for state in solution.snapshots.values()
         ],
         "times": list(solution.snapshots),
     }
-
-
-def picture(state: GraphState, k: int, atoms: tuple[str, ...] | None, scale: float) -> dict[str, Any]:
-    """Graph k of a state with its node numbers kept: elements ("" for none) and edges [i, j, order]."""
-    nodes = int(state.mask[k].sum())
-    a = state["A"][k, :nodes, :nodes].double().cpu().numpy()
-    cuts = (0.5,) if atoms is None else (0.5, 1.5, 2.5)
-    order = (a[..., None] * (1.0 if atoms is None else scale) >= np.array(cuts)).sum(-1)
-    edges = [[int(i), int(j), int(order[i, j])] for i, j in np.argwhere(np.triu(order, 1))]
-    if atoms is None:
-        return {"n": nodes, "edges": edges}
-    x = state["X"][k, :nodes].double().cpu().numpy()
-    return {"n": nodes, "edges": edges, "atoms": [atoms[int(row.argmax())] if row.max() > 0.5 else "" for row in x]}
 
 
 def thin(trace: Trace) -> dict[str, list[float | None]]:

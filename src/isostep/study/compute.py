@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from isostep import __version__
 from isostep.base.files import read_json
+from isostep.base.versions import versions
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
-from isostep.run.write import versions
 from isostep.sampling.calibrate import KNOBS, prepare
 from isostep.settings.schema import SamplerSettings, resolve
 from isostep.study.cell import TIMES, at_time, draw, evaluate_run, is_complete, write_cell_run
@@ -28,7 +27,7 @@ def run_study(plan: StudyPlan, out: str | Path, model: Model | None = None, tell
     store = Store(Path(out))
     reference = find_reference(plan.reference or model.info.dataset, plan.kernel)
     metrics = plan.metrics or DEFAULT_METRICS[model.info.kind]
-    identity = fingerprint(model)
+    identity = model.fingerprint()
     resolved = [_settings(model, arm.chosen, arm.calls) for arm in plan.arms]
     runs = [
         {seed: _run_inputs(identity, settings, seed, plan, seed == plan.seeds[0]) for seed in plan.seeds}
@@ -46,7 +45,7 @@ def run_study(plan: StudyPlan, out: str | Path, model: Model | None = None, tell
             run = key_of(runs[k][seed])
             if not is_complete(store.run(run)):
                 result = draw(model, settings, seed, plan.n, plan.batch_size, plan.noise, runs[k][seed]["record"])
-                write_cell_run(store.run(run), result, plan.batch_size, plan.model)
+                write_cell_run(store.run(run), result, plan.model)
             store.write_cell(keys[k][seed], _cell(store, run, seed, reference, metrics))
     return store.study(record)  # its own record: another command may have used the folder meanwhile
 
@@ -129,13 +128,3 @@ def _study_record(
         ),
         versions=versions(),
     )
-
-
-def fingerprint(model: Model) -> str:
-    """Hash of a model's card and weights, wherever they came from; its preferred settings do not decide a cell."""
-    ignored = {"name", "provenance", "sha256", "sampler"}
-    digest = hashlib.sha256(model.info.model_dump_json(exclude=ignored).encode())
-    for name, value in sorted(model.network.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()

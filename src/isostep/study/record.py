@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,7 +20,8 @@ from pydantic import Field, model_validator
 from isostep.base.errors import InputError
 from isostep.base.files import read_json, write_json
 from isostep.base.schema import Frozen, M, checked
-from isostep.item.graph import Graph, located, numbered_lines
+from isostep.item import Item, KindName, read_items
+from isostep.item.sketch import Sketch
 from isostep.metric.base import Better
 from isostep.study.plan import StudyPlan
 
@@ -32,7 +32,7 @@ Values = dict[str, float | None]  # by metric; None where one is not defined
 
 class ModelRecord(Frozen):
     name: str
-    kind: Literal["graph", "molecule"]
+    kind: KindName
     family: str
     dataset: str
     weights: str
@@ -86,29 +86,13 @@ class Cell(Frozen):
     path_metrics: dict[float, Values]  # by time, for a recorded run
 
 
-class Picture(Frozen):
-    """A graph with its node numbers kept: elements ("" for none) and edges i, j, order."""
-
-    n: int = Field(ge=0, le=10_000)
-    edges: tuple[tuple[int, int, int], ...]
-    atoms: tuple[str, ...] | None = None
-
-    @model_validator(mode="after")
-    def _whole(self) -> Picture:
-        if any(not (0 <= i < self.n and 0 <= j < self.n and 1 <= order <= 3) for i, j, order in self.edges):
-            raise ValueError(f"an edge leads outside of the {self.n} nodes, or has no order from 1 to 3")
-        if self.atoms is not None and len(self.atoms) != self.n:
-            raise ValueError(f"{len(self.atoms)} atoms for {self.n} nodes")
-        return self
-
-
 class Trajectory(Frozen):
     """`path.json`: the steps of a recorded run, and its first graphs at a few times."""
 
     format: Literal[1] = FORMAT
     trace: dict[str, tuple[float | None, ...]]
     times: tuple[float, ...]
-    pictures: tuple[tuple[Picture, ...], ...]
+    pictures: tuple[tuple[Sketch, ...], ...]
 
     @model_validator(mode="after")
     def _whole(self) -> Trajectory:
@@ -121,14 +105,6 @@ class Trajectory(Frozen):
         if len({len(row) for row in self.pictures}) > 1 or len(self.pictures) != len(self.times):
             raise ValueError(f"pictures of {len(self.pictures)} times for {len(self.times)} times")
         return self
-
-
-@dataclass(frozen=True)
-class Generated:
-    """One generated item as a run folder has it: a graph, or a SMILES string ("" where nothing was left)."""
-
-    item: Graph | str
-    valid: bool | None  # of a molecule: before correction
 
 
 @dataclass(frozen=True)
@@ -162,11 +138,12 @@ class Study:
                 return trajectory, cell.path_metrics
         return None
 
-    def generated(self, arm: int, most: int) -> list[Generated]:
+    def generated(self, arm: int, most: int) -> list[Item]:
         """The first items of an arm's first finished seed."""
         for seed in self.plan.seeds:
             if cell := self.cells[arm].get(seed):
-                return list(islice(self.store.read_items(cell.run, self.record.model.kind), most))
+                items = read_items(self.store.run(cell.run), self.record.model.kind)
+                return [item for _, item in islice(items, most)]
         return []
 
 
@@ -190,20 +167,6 @@ class Store:
     def read_trajectory(self, run: str) -> Trajectory | None:
         """Trace and pictures of a recorded run, or None."""
         return _read(Trajectory, self.run(run) / PATH, "delete its folder, and the study computes it again")
-
-    def read_items(self, run: str, kind: str) -> Iterator[Generated]:
-        if kind == "graph":
-            path = self.run(run) / "graphs.jsonl"
-            for number, line in numbered_lines(path):
-                with located(f"{path}, line {number}"):
-                    yield Generated(item=Graph.from_json(line), valid=None)
-            return
-        path = self.run(run) / "molecules.smi"
-        for number, line in numbered_lines(path):
-            smiles, *rest = line.rstrip("\n").split("\t")
-            if len(rest) != 2 or rest[1] not in ("0", "1"):
-                raise InputError(f"{path}, line {number}: expected SMILES, index and 0 or 1, got {line[:60]!r}")
-            yield Generated(item=smiles, valid=rest[1] == "1")
 
     def write_study(self, record: StudyRecord) -> None:
         write_json(self.folder / STUDY, record.model_dump(mode="json"))

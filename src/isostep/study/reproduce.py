@@ -21,7 +21,7 @@ from isostep.model.lookup import embedded_names, load_model
 from isostep.model.model import Model
 from isostep.model.presets import read_toml
 from isostep.model.released.known import fetched, known_table
-from isostep.study.compute import Tell, fingerprint, run_study
+from isostep.study.compute import Tell, run_study
 from isostep.study.plan import Arm, StudyPlan, parse_seeds
 from isostep.study.record import Study
 from isostep.study.significance import Verdict
@@ -171,7 +171,7 @@ def _about(origin: str, model: Model, part: Part) -> str:
 
 def model_label(model: Model) -> str:
     """A file name that tells models apart, also two files of the same name."""
-    return f"{re.sub(r'[^A-Za-z0-9_-]+', '-', model.info.name)}-{fingerprint(model)[:8]}"
+    return f"{re.sub(r'[^A-Za-z0-9_-]+', '-', model.info.name)}-{model.fingerprint()[:8]}"
 
 
 def part_plan(name: str, target: Target, part: Part, found: PartModel, options: Options) -> StudyPlan:

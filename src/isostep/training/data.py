@@ -16,8 +16,8 @@ from torch import Tensor
 
 from isostep.base.errors import InputError
 from isostep.dataset import Dataset, load
+from isostep.item.encoding import Molecules, MoleculeSpec
 from isostep.item.graph import Graph
-from isostep.item.molecule import Molecules, MoleculeSpec
 from isostep.training.config import DataConfig
 
 EIGENVECTOR_SCALE = 10.0

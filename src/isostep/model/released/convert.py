@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from isostep.base.errors import InputError
+from isostep.base.errors import InputError, located
 from isostep.base.files import sha256
-from isostep.item.graph import located
 from isostep.model.card import ModelInfo
 from isostep.model.folder import save_model
 from isostep.model.model import Model

@@ -8,9 +8,9 @@ from typing import Any
 import networkx
 import numpy as np
 
+from isostep.base.markup import Markup, join, tag
 from isostep.item.graph import Graph
-from isostep.reporting.markup import Markup, join, tag
-from isostep.study.record import Picture
+from isostep.item.sketch import Sketch
 
 Positions = np.ndarray  # (n, 2), inside the unit square
 SERIES = 6
@@ -54,15 +54,15 @@ def groups(graph: networkx.Graph) -> list[int]:
     return colour
 
 
-def graph_svg(picture: Picture, spots: Positions, colour: list[int], label: str) -> Markup:
+def graph_svg(sketch: Sketch, spots: Positions, colour: list[int], label: str) -> Markup:
     place = MARGIN + spots * (SIZE - 2 * MARGIN)
-    lines = (line for i, j, order in picture.edges for line in _edge(place[i], place[j], order))
-    radius = 3.4 if picture.n <= 24 else 2.4 if picture.n <= 70 else 1.6
+    lines = (line for i, j, order in sketch.edges for line in _edge(place[i], place[j], order))
+    radius = 3.4 if sketch.n <= 24 else 2.4 if sketch.n <= 70 else 1.6
     nodes = [
-        _circle(place[k], radius, f"s{colour[k]}") if picture.atoms is None else _atom(place[k], picture.atoms[k])
-        for k in range(picture.n)
+        _circle(place[k], radius, f"s{colour[k]}") if sketch.atoms is None else _atom(place[k], sketch.atoms[k])
+        for k in range(sketch.n)
     ]
-    dense = len(picture.edges) > 3 * max(picture.n, 1)
+    dense = len(sketch.edges) > 3 * max(sketch.n, 1)
     return tag(
         "svg", tag("g", *lines), *nodes, viewBox=f"0 0 {SIZE} {SIZE}", class_="graph dense" if dense else "graph",
         role="img", aria_label=label,
@@ -71,13 +71,13 @@ def graph_svg(picture: Picture, spots: Positions, colour: list[int], label: str)
 
 def plain_graph_svg(graph: Graph, label: str) -> Markup:
     net = graph.to_networkx()
-    picture = Picture(n=graph.n, edges=tuple((int(i), int(j), 1) for i, j in graph.edges))
-    return graph_svg(picture, layout(net), groups(net), label)
+    sketch = Sketch(n=graph.n, edges=tuple((int(i), int(j), 1) for i, j in graph.edges))
+    return graph_svg(sketch, layout(net), groups(net), label)
 
 
-def picture_graph(picture: Picture) -> networkx.Graph:
-    graph = networkx.empty_graph(picture.n)
-    graph.add_edges_from((i, j) for i, j, _ in picture.edges)
+def sketch_graph(sketch: Sketch) -> networkx.Graph:
+    graph = networkx.empty_graph(sketch.n)
+    graph.add_edges_from((i, j) for i, j, _ in sketch.edges)
     return graph
 
 
