@@ -8,7 +8,7 @@ WORKERS ?= 2
 
 OPTIONS ?=
 
-.PHONY: run test test-slow test-minimum lint format bench clean
+.PHONY: run test test-slow test-minimum docs lint format bench clean
 
 $(STAMP): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
@@ -32,6 +32,9 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+docs: $(STAMP)  # the documentation site, in build/site; a broken link or reference is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -13,8 +13,8 @@ from tests.conftest import ROOT
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-# ```python and ```python run are executed, ```python no-run is not.
-SNIPPET = re.compile(r"^```python(?: run)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# ```python is executed, ```py is not.
+SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def snippets(page: Path) -> list[str]:
