@@ -45,8 +45,11 @@ class Losses(NamedTuple):
     adj: Tensor
 
 
-def draw_noise(batch: Batch, eps: float, generator: torch.Generator) -> Draw:
-    t = torch.rand(len(batch.mask), generator=generator, dtype=torch.float64) * (1 - eps)
+def draw_noise(batch: Batch, eps: float, generator: torch.Generator, strata: bool = False) -> Draw:
+    t = torch.rand(len(batch.mask), generator=generator, dtype=torch.float64)
+    if strata:
+        t = (torch.arange(len(t)) + t) / len(t)
+    t = t * (1 - eps)
     x = torch.randn(batch.x.shape, generator=generator) * batch.mask[..., None]
     upper = torch.randn(batch.adj.shape, generator=generator).triu(1)
     return Draw(t, x, (upper + upper.mT) * batch.mask[:, :, None] * batch.mask[:, None, :])

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from isostep.base.errors import InputError
+from isostep.base.memory import keep_freed_memory
 from isostep.network.gdss.reference import GdssNetwork
+from isostep.network.grum import fused
 from isostep.network.grum.reference import GrumNetwork
 from isostep.training.config import OptimizerConfig, TrainConfig
 from isostep.training.data import Batch, GraphSource, TrainData
@@ -68,7 +70,10 @@ class Trainer:
             self.shared = nn.parallel.DistributedDataParallel(
                 self.network, device_ids=devices, find_unused_parameters=True
             )
-        if config.run.compile:
+        elif isinstance(self.network, GrumNetwork) and fused.fits(self.network):
+            keep_freed_memory()
+            self.shared = fused.FusedGrum(self.network)
+        if config.run.compile and self.shared is self.network:
             _compile(self.network)
         self.done = 0
 
@@ -84,7 +89,7 @@ class Trainer:
         if self.data.signs:
             signs = torch.randint(0, 2, (len(chosen), 1, self.data.features), generator=generator) * 2 - 1
             batch = batch._replace(x=batch.x * signs)
-        noise = draw_noise(batch, self.config.loss.eps, generator)
+        noise = draw_noise(batch, self.config.loss.eps, generator, self.config.loss.strata)
         rows = self.team.share(len(chosen))
         return batch.rows(rows).to(self.team.device), noise.rows(rows).to(self.team.device)
 
@@ -146,4 +151,4 @@ def _clip_groups(network: nn.Module) -> list[list[nn.Parameter]]:
 
 def _optimizer(c: OptimizerConfig, network: nn.Module) -> torch.optim.Optimizer:
     kind = torch.optim.AdamW if c.kind == "adamw" else torch.optim.Adam
-    return kind(network.parameters(), lr=c.lr, weight_decay=c.weight_decay, amsgrad=c.amsgrad)
+    return kind(network.parameters(), lr=c.lr, weight_decay=c.weight_decay, amsgrad=c.amsgrad, fused=True)

@@ -14,7 +14,7 @@ the released files.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ from isostep.network.settings import MAX_LAYERS, choice, entry, positive, whole
 
 RELEASED_FFY = 2048  # feed-forward width of y in every released file, whatever its `dim_ffy` says
 RELEASED_DROPOUT = 0.1
+RunLayer = Callable[..., tuple[Tensor, ...]]
 
 
 class GrumNetwork(nn.Module):
@@ -56,19 +57,23 @@ class GrumNetwork(nn.Module):
 
     def forward(self, x: Tensor, adj: Tensor, mask: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         """x (B, N, F), adj (B, N, N), mask (B, N), t (B,) -> predicted clean x and adj, masked, zero diagonal."""
+        return self.run(x, adj, mask, t, lambda layer, X, E, y, mask_x, mask_e, _: layer(X, E, y, mask_x, mask_e))
+
+    def run(self, x: Tensor, adj: Tensor, mask: Tensor, t: Tensor, run_layer: RunLayer) -> tuple[Tensor, Tensor]:
+        """`forward`, with another way through a layer: run_layer(layer, X, E, y, mask_x, mask_e, last)."""
         mask_x = mask.to(x.dtype).unsqueeze(-1)  # (B, N, 1)
         mask_e = (mask_x * mask_x.mT).unsqueeze(-1)  # (B, N, N, 1)
         off_diagonal = 1 - torch.eye(x.shape[1], dtype=x.dtype, device=x.device).unsqueeze(-1)  # (N, N, 1)
 
         pairs = torch.stack((adj, two_step(adj)), dim=-1)
         X = self.mlp_in_X(x) * mask_x
-        E = _symmetric(self.mlp_in_E(pairs)) * mask_e
+        E = symmetric(self.mlp_in_E(pairs)) * mask_e
         y = self.mlp_in_y(t.to(x.dtype).reshape(-1, 1))
-        for layer in self.tf_layers:
-            X, E, y = layer(X, E, y, mask_x, mask_e)
+        for i, layer in enumerate(self.tf_layers):
+            X, E, y = run_layer(layer, X, E, y, mask_x, mask_e, i == len(self.tf_layers) - 1)
 
         X = self.mlp_out_X(X) + x[..., : self.out_x]
-        E = _symmetric((self.mlp_out_E(E) + pairs[..., : self.out_e]) * off_diagonal)
+        E = symmetric((self.mlp_out_E(E) + pairs[..., : self.out_e]) * off_diagonal)
         pred_x, pred_adj = self.head(X, E)
         return pred_x * mask_x, pred_adj * (mask_e * off_diagonal).squeeze(-1)
 
@@ -218,7 +223,7 @@ def _input_mlp(into: int, hidden: int, out: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(into, hidden), nn.ReLU(), nn.Linear(hidden, out), nn.ReLU())
 
 
-def _symmetric(E: Tensor) -> Tensor:
+def symmetric(E: Tensor) -> Tensor:
     return (E + E.transpose(1, 2)) / 2
 
 
