@@ -111,3 +111,12 @@ def test_noise_is_masked_symmetric_standard_normal():
     pairs = draw.adj[:, [0, 0, 1], [1, 2, 2]]
     assert abs(float(pairs.std()) - 1) < 0.03
     assert abs(float(pairs.mean())) < 0.03
+
+
+def test_strata_have_one_time_each_and_leave_the_noise_alone():
+    batch = Batch(torch.zeros(50, 3, 2), torch.zeros(50, 3, 3), torch.ones(50, 3))
+    plain, strata = (draw_noise(batch, 0.1, torch.Generator().manual_seed(1), strata=s) for s in (False, True))
+    assert (strata.t / 0.9 * 50).floor().tolist() == list(range(50))
+    assert plain.t.max() < 0.9
+    assert torch.equal(plain.x, strata.x)
+    assert torch.equal(plain.adj, strata.adj)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import torch
 from isostep.base.errors import InputError
 from isostep.model.folder import load_folder
 from isostep.training import presets
-from isostep.training.checkpoint import BEST, LAST, load_checkpoint, part
+from isostep.training.checkpoint import BEST, LAST, load_checkpoint, part, save_checkpoint
 from isostep.training.config import check_config, load_config
 from isostep.training.export import export_run
 from isostep.training.run import run
@@ -55,6 +56,19 @@ def test_a_folder_of_another_configuration_is_refused(tmp_path):
     with pytest.raises(InputError, match="another configuration"):
         run(_trainer(batch=4), tmp_path)
     assert run(_trainer(steps=22), tmp_path).step == 22  # a longer run of the same is welcome
+
+
+def test_a_checkpoint_older_than_a_setting_is_one_that_has_its_default(tmp_path):
+    run(_trainer(), tmp_path, stop_at=5)
+    tensors, progress = load_checkpoint(tmp_path / LAST)
+    settings = json.loads(progress.config)
+    del settings["loss"]["strata"], settings["optimizer"]["amsgrad"]
+    save_checkpoint(tmp_path / LAST, tensors, replace(progress, config=json.dumps(settings)))
+    changed = _trainer()
+    changed.config = config("grum", grum=changed.config.grum, loss={"strata": True})
+    with pytest.raises(InputError, match="another configuration"):
+        run(changed, tmp_path)
+    assert run(_trainer(), tmp_path, stop_at=6).step == 6
 
 
 def test_a_broken_checkpoint_is_one_line(tmp_path):

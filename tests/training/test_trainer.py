@@ -101,3 +101,18 @@ def test_permuted_batch_holds_the_same_graphs():
     laplacian = torch.diag_embed(other.adj.sum(-1)) - other.adj
     rayleigh = (other.x.mT @ laplacian @ other.x).diagonal(dim1=1, dim2=2) / 100
     torch.testing.assert_close(rayleigh[0], torch.tensor([1.0, 1.0]), atol=1e-4, rtol=0)
+
+
+def test_gradients_are_those_of_the_reference_network():
+    """Whichever way the trainer goes through the network."""
+    trainer = Trainer(config("grum"), data("grum", [STAR, LOLLIPOP], 7))
+    trainer.gradients()
+    found = [p.grad for p in trainer.network.parameters()]
+    chosen = order(trainer.config.seed, 2, trainer.config.run.batch, 0)
+    batch, noise = trainer.draw(trainer.data.train, chosen, "step", 0)
+    trainer.network.zero_grad()
+    trainer.objective.total(trainer.objective(trainer.network, batch, noise)).backward()
+    for p, gradient in zip(trainer.network.parameters(), found, strict=True):
+        if p.grad is not None and p.grad.norm():
+            assert gradient is not None
+            assert float((gradient - p.grad).norm() / p.grad.norm()) < 1e-5

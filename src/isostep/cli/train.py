@@ -24,7 +24,7 @@ def train(
     """Train a model, or continue after an interruption, and write it as a model folder.
 
     Example: `isostep train grum-community-small --out runs/community`; several devices:
-    `torchrun --nproc-per-node 4 --no-python isostep train grum-qm9 --device cuda`.
+    `torchrun --nproc-per-node 4 --no-python isostep train grum-qm9-full --device cuda`.
     """
     from isostep.base.errors import InputError
     from isostep.training import presets

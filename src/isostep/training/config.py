@@ -89,8 +89,8 @@ class GdssConfig(Section):
 
 
 class LossConfig(Section):
-    """`eps`: times are drawn from (0, 1 - eps); `edges`: factor of the adjacency's loss; `strata`: one time from each of
-    `batch` equal parts of that interval, which is the same mean with less noise."""
+    """`eps`: times are drawn from (0, 1 - eps); `edges`: factor of the adjacency's loss; `strata`: one time from each
+    of `batch` equal parts of that interval, which is the same mean with less noise."""
 
     eps: float = Field(default=2e-3, gt=0, lt=1)
     edges: float = Field(default=5.0, gt=0)

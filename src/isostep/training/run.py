@@ -5,6 +5,7 @@ Each file is replaced whole, so a kill at any moment leaves the previous one.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -97,16 +98,31 @@ def resume(trainer: Trainer, folder: Path) -> Progress:
     """Put the trainer where the folder's run stopped; a fresh start if there is none."""
     path, mine = folder / LAST, _fingerprint(trainer.config)
     if not path.exists():
-        return Progress(config=mine)
+        return Progress(config=json.dumps(mine))
     tensors, state = load_checkpoint(path)
-    if state.config != mine:
+    try:
+        same = _same(json.loads(state.config), mine, _fingerprint(trainer.config, exclude_defaults=True))
+    except (ValueError, RecursionError):
+        same = False
+    if not same:
         raise InputError(f"{folder} holds a run of another configuration; choose another --out or delete it")
     restore(tensors, trainer.network, trainer.ema, trainer.optimizer)
     trainer.done = state.step
-    return state
+    return replace(state, config=json.dumps(mine))
 
 
-def _fingerprint(config: TrainConfig) -> str:
+def _fingerprint(config: TrainConfig, exclude_defaults: bool = False) -> dict[str, Any]:
     """What must stay the same over a resume: all but the length of the run, its decay, and how it is watched."""
     watched = set(type(config.run).model_fields) - {"batch"}
-    return config.model_dump_json(exclude={"run": watched, "optimizer": {"decay_steps"}, "sampler": True})
+    free: Any = {"run": watched, "optimizer": {"decay_steps"}, "sampler": True}
+    return config.model_dump(mode="json", exclude=free, exclude_defaults=exclude_defaults)
+
+
+def _same(stored: Any, mine: Any, chosen: Any) -> bool:
+    """Whether the stored fingerprint is mine; settings that came later than it must have their defaults."""
+    if not isinstance(stored, dict) or not isinstance(mine, dict):
+        return stored == mine
+    return stored.keys() <= mine.keys() and all(
+        _same(stored[key], value, chosen.get(key, {})) if key in stored else key not in chosen
+        for key, value in mine.items()
+    )

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from isostep.base.errors import InputError
 from isostep.base.memory import keep_freed_memory
 from isostep.network.gdss.reference import GdssNetwork
-from isostep.network.grum import fused
+from isostep.network.grum.fused import FusedGrum
 from isostep.network.grum.reference import GrumNetwork
 from isostep.training.config import OptimizerConfig, TrainConfig
 from isostep.training.data import Batch, GraphSource, TrainData
@@ -70,10 +70,10 @@ class Trainer:
             self.shared = nn.parallel.DistributedDataParallel(
                 self.network, device_ids=devices, find_unused_parameters=True
             )
-        elif isinstance(self.network, GrumNetwork) and fused.fits(self.network):
+        elif isinstance(self.network, GrumNetwork) and FusedGrum.fits(self.network):
             keep_freed_memory()
-            self.shared = fused.FusedGrum(self.network)
-        if config.run.compile and self.shared is self.network:
+            self.shared = FusedGrum(self.network)
+        if config.run.compile and not isinstance(self.shared, FusedGrum):
             _compile(self.network)
         self.done = 0
 

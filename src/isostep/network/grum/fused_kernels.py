@@ -1,6 +1,7 @@
 """The parts of `fused` that are not matrix products, forwards and backwards; features fill the vectors.
 
-Pair p = (r - first) n + j of a block belongs to node row r (graph r // n) and to node j of the same graph.
+Nodes of all graphs are counted through; a block begins with all pairs of node `first`. Its row p is the pair of node
+r = first + p // n with node p % n of the same graph g = r // n. mask (B, n) is 1 at real nodes.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import numpy as np
 from isostep.network.arithmetic import LOG2_E, ONE, OPTIONS, exp2
 
 ZERO = np.float32(0)
+EPS = np.float32(1e-5)  # of LayerNorm
 LOWEST = np.float32(-np.inf)
 
 
 @numba.jit(**OPTIONS)
 def attend(both, first, nodes, mask, film, bias, out, norms, z):
     """both: (e_mul, e_add)(E) without bias, becomes (1 + e_mul, Y). z = film_mul Y + film_add. nodes = q, k, v."""
-    graphs, n, width = mask.shape[0], mask.shape[1], out.shape[1]
+    n, width = mask.shape[1], out.shape[1]
     tops = np.empty((2, width), np.float32)  # two in turn: a maximum in place would become branches, not vectors
     total = np.empty(width, np.float32)
     for r in range(first, first + len(both) // n):
@@ -40,7 +42,7 @@ def attend(both, first, nodes, mask, film, bias, out, norms, z):
             norms[0, r, f] = top[f]
             norms[1, r, f] = total[f]
         for j in range(n):
-            modulate(both[start + j], film[g], z[start + j])
+            _modulate(both[start + j], film[g], z[start + j])
 
 
 @numba.jit(**OPTIONS)
@@ -65,22 +67,23 @@ def _share(pair, top, node, total, reached):
 
 
 @numba.jit(**OPTIONS)
-def modulate(pair, film, z):
+def _modulate(pair, film, z):
     width = len(z)
     for f in range(width):
         z[f] = pair[width + f] * film[f] + film[width + f]
 
 
 @numba.jit(**OPTIONS)
-def modulate_rows(both, first, n, film, z):
+def modulate(both, first, n, film, z):
+    """z = film_mul Y + film_add."""
     for p in range(len(z)):
-        modulate(both[p], film[(first + p // n) // n], z[p])
+        _modulate(both[p], film[(first + p // n) // n], z[p])
 
 
 @numba.jit(**OPTIONS)
-def attend_back(both, first, nodes, mask, film, out, norms, dz, dout, dboth, dnodes, dfilm, dbias):
+def attend_back(both, first, nodes, mask, film, out, norms, dz, dout, dboth, dnodes, dfilm):
     """Gradients of `attend`: dboth is set, the others are added to."""
-    n, width = mask.shape[1], out.shape[1]
+    n = mask.shape[1]
     for r in range(first, first + len(both) // n):
         g = r // n
         for j in range(n):
@@ -91,8 +94,6 @@ def attend_back(both, first, nodes, mask, film, out, norms, dz, dout, dboth, dno
             )
             _spread(both[p], nodes[r], nodes[c], dnodes[r], dnodes[c], dboth[p])
             _film_back(both[p], dz[p], dfilm[g])
-        for j in range(n):
-            _add(dbias, dboth[(r - first) * n + j])
 
 
 @numba.jit(**OPTIONS)
@@ -129,7 +130,7 @@ def _add(total, row):
 
 
 @numba.jit(**OPTIONS)
-def residual_norm(h, more, bias, first, mask, weight, shift, eps, centred, scales, out):
+def residual_norm(h, more, bias, first, mask, weight, shift, centred, scales, out):
     """out = LayerNorm(h + (more + bias) * mask of the pair); `centred` and `scales` are for the way back."""
     n, width = mask.shape[1], h.shape[1]
     share = ONE / np.float32(width)
@@ -148,7 +149,7 @@ def residual_norm(h, more, bias, first, mask, weight, shift, eps, centred, scale
         for f in range(width):
             d = c[f] - mean
             squares += d * d
-        scale = ONE / np.sqrt(squares * share + eps)
+        scale = ONE / np.sqrt(squares * share + EPS)
         scales[p] = scale
         for f in range(width):
             d = (c[f] - mean) * scale
@@ -158,6 +159,7 @@ def residual_norm(h, more, bias, first, mask, weight, shift, eps, centred, scale
 
 @numba.jit(**OPTIONS)
 def norm_back(dout, weight, centred, scales, dweight, dshift, dh):
+    """dh is set; dweight and dshift are added to."""
     width = dout.shape[1]
     share = ONE / np.float32(width)
     for p in range(len(dout)):
@@ -179,7 +181,8 @@ def norm_back(dout, weight, centred, scales, dweight, dshift, dh):
 
 
 @numba.jit(**OPTIONS)
-def scale_rows(centred, weight, shift, out):
+def scaled(centred, weight, shift, out):
+    """The norm's result again."""
     for p in range(len(out)):
         row, to = centred[p], out[p]
         for f in range(out.shape[1]):
@@ -188,6 +191,7 @@ def scale_rows(centred, weight, shift, out):
 
 @numba.jit(**OPTIONS)
 def relu(h, bias):
+    """max(h + bias, 0), in place."""
     for p in range(len(h)):
         row = h[p]
         for f in range(h.shape[1]):
@@ -197,6 +201,7 @@ def relu(h, bias):
 
 @numba.jit(**OPTIONS)
 def relu_back(h, dh, dbias):
+    """dh in place; dbias is added to."""
     for p in range(len(h)):
         row, d = h[p], dh[p]
         for f in range(h.shape[1]):
@@ -206,7 +211,7 @@ def relu_back(h, dh, dbias):
 
 
 @numba.jit(**OPTIONS)
-def masked_rows(rows, first, mask, total, out):
+def masked(rows, first, mask, total, out):
     """out = rows * mask of the pair; `total` += their sum."""
     n = mask.shape[1]
     for p in range(len(rows)):

@@ -67,13 +67,13 @@ class GrumNetwork(nn.Module):
 
         pairs = torch.stack((adj, two_step(adj)), dim=-1)
         X = self.mlp_in_X(x) * mask_x
-        E = symmetric(self.mlp_in_E(pairs)) * mask_e
+        E = _symmetric(self.mlp_in_E(pairs)) * mask_e
         y = self.mlp_in_y(t.to(x.dtype).reshape(-1, 1))
         for i, layer in enumerate(self.tf_layers):
             X, E, y = run_layer(layer, X, E, y, mask_x, mask_e, i == len(self.tf_layers) - 1)
 
         X = self.mlp_out_X(X) + x[..., : self.out_x]
-        E = symmetric((self.mlp_out_E(E) + pairs[..., : self.out_e]) * off_diagonal)
+        E = _symmetric((self.mlp_out_E(E) + pairs[..., : self.out_e]) * off_diagonal)
         pred_x, pred_adj = self.head(X, E)
         return pred_x * mask_x, pred_adj * (mask_e * off_diagonal).squeeze(-1)
 
@@ -223,7 +223,7 @@ def _input_mlp(into: int, hidden: int, out: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(into, hidden), nn.ReLU(), nn.Linear(hidden, out), nn.ReLU())
 
 
-def symmetric(E: Tensor) -> Tensor:
+def _symmetric(E: Tensor) -> Tensor:
     return (E + E.transpose(1, 2)) / 2
 
 
