@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,11 +18,12 @@ import torch
 
 from isostep.base.errors import InputError
 from isostep.model.folder import load_folder
-from isostep.training import presets
+from isostep.training import presets, speed
 from isostep.training.checkpoint import BEST, LAST, load_checkpoint, part, save_checkpoint
 from isostep.training.config import check_config, load_config
+from isostep.training.data import load_data
 from isostep.training.export import export_run
-from isostep.training.run import run
+from isostep.training.run import resume, run
 from isostep.training.trainer import Trainer
 from tests.training.configs import LOLLIPOP, STAR, config, data, values
 
@@ -46,9 +48,84 @@ def test_resumed_training_equals_uninterrupted_to_the_bit(family, tmp_path):
     assert progress.step <= 20
     logs = [list(csv.DictReader((tmp_path / which / "log.csv").open())) for which in ("whole", "parts")]
     for row in (row for log in logs for row in log):
-        del row["seconds"]
+        del row["seconds"], row["cpu_seconds"]
     assert logs[0] == logs[1]
     assert (tmp_path / "parts" / "loss.png").stat().st_size > 1000
+
+
+def _evaluated(every: int, steps: int = 20, metrics: tuple[str, ...] = ("connected", "degree")) -> Trainer:
+    """Community-small from the generator: the dataset that its reference knows."""
+    evaluate = {"every": every, "graphs": 8, "steps": 4, "metrics": metrics, "seed": 3}
+    settings = config("grum", evaluate=evaluate, run={**values("grum")["run"], "steps": steps})
+    return Trainer(settings, load_data(settings.data))
+
+
+def test_samples_are_measured_on_the_way_and_change_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("ISOSTEP_DATA", str(tmp_path / "none"))
+    run(_evaluated(8), tmp_path / "watched")
+    run(_evaluated(8), tmp_path / "parts", stop_at=9)
+    run(_evaluated(8), tmp_path / "parts")
+    run(_evaluated(1000, steps=20), tmp_path / "alone", stop_at=19)
+    logs = [list(csv.DictReader((tmp_path / which / "log.csv").open())) for which in ("watched", "parts")]
+    found = [{row["step"]: (row["connected"], row["degree"]) for row in log if row["degree"]} for log in logs]
+    assert list(found[0]) == ["8", "16", "20"]
+    assert found[0] == found[1]
+    assert all(0 <= float(value[0]) <= 1 and float(value[1]) > 0 for value in found[0].values())
+    one, other = (_evaluated(8), _evaluated(1000))
+    resume(one, tmp_path / "watched")
+    resume(other, tmp_path / "alone")
+    other.step()
+    pairs = zip(one.ema.parameters(), other.ema.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_a_metric_that_cannot_be_computed_is_refused_before_the_first_step(tmp_path, monkeypatch):
+    monkeypatch.setenv("ISOSTEP_DATA", str(tmp_path / "none"))
+    with pytest.raises(InputError, match="unknown metric 'fcd'"):
+        run(_evaluated(8, metrics=("fcd",)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_says_its_speed_and_what_is_left(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("ISOSTEP_QUIET", raising=False)
+    monkeypatch.setattr(speed, "FIRST", 0.0)
+    run(_trainer(), tmp_path, stop_at=2)
+    first, *lines = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"tiny: 0\.\d\d million weights, 8 graphs a step, from step 0 to 2", first)
+    assert re.fullmatch(r"tiny: step 1 of 2, loss \S+, \S+ (steps/s|s/step), \d+ seconds left", lines[0])
+    run(_trainer(), tmp_path, stop_at=4, quiet=True)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(5, "5 seconds"), (600, "10.0 minutes"), (9000, "2.5 hours")])
+def test_a_duration_has_its_natural_unit(seconds, text):
+    assert speed.span(seconds) == text
+
+
+INTERRUPTED = """
+import sys
+from isostep.cli import main
+sys.argv = ["isostep", "train", *sys.argv[1:]]
+main()
+"""
+
+
+def test_an_interrupt_saves_the_step_and_says_how_to_go_on(tmp_path):
+    (tmp_path / "tiny.toml").write_text(toml("grum", run={**values("grum")["run"], "steps": 10**6}))
+    call = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "tiny.toml"), "--out", str(tmp_path / "run")]
+    environment = {**os.environ, "ISOSTEP_DATA": str(tmp_path / "none")}
+    environment.pop("ISOSTEP_QUIET", None)
+    process = subprocess.Popen(call, env=environment, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "run" / LAST).exists():
+        assert process.poll() is None, "training ended by itself"
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    step = load_checkpoint(tmp_path / "run" / LAST)[1].step
+    assert f"interrupted; {tmp_path / 'run'} keeps all {step} steps, the same command goes on" in said
+    rows = list(csv.DictReader((tmp_path / "run" / "log.csv").open()))
+    assert step - int(rows[-1]["step"]) < 20
 
 
 def test_a_folder_of_another_configuration_is_refused(tmp_path):
@@ -112,7 +189,7 @@ def toml(family: str, **changes) -> str:
 WORKER = """
 import sys; from pathlib import Path
 import torch; torch.set_num_threads(1)
-from isostep.training.run import run
+from isostep.training.run import resume, run
 from tests.training.test_run import _trainer
 run(_trainer(steps=100000, checkpoint_every=1, validate_every=2), Path(sys.argv[1]))
 """

@@ -20,11 +20,13 @@ LAST, BEST = "last.safetensors", "best.safetensors"
 
 @dataclass(frozen=True)
 class Progress:
-    """Steps done, lowest validation loss so far (None: not yet measured), seconds spent, and the configuration."""
+    """Steps done, lowest validation loss so far (None: not yet measured), seconds spent by the clock and by the
+    processor, and the configuration."""
 
     step: int = 0
     best: float | None = None
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     config: str = ""
 
     def check(self) -> None:
@@ -32,8 +34,9 @@ class Progress:
         number = (int, float)
         if type(self.step) is not int or self.step < 0 or not isinstance(self.config, str):
             raise ValueError(f"step {self.step!r} is not a step")
-        if not isinstance(self.seconds, number) or not (self.best is None or isinstance(self.best, number)):
-            raise ValueError(f"seconds {self.seconds!r} or best {self.best!r} is not a number")
+        for value in (self.seconds, self.cpu_seconds, 0 if self.best is None else self.best):
+            if not isinstance(value, number):
+                raise ValueError(f"{value!r} is not a number")
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], progress: Progress) -> None:

@@ -128,6 +128,19 @@ class RunConfig(Section):
     compile: bool = False
 
 
+class EvaluateConfig(Section):
+    """Every `every` steps, and after the last, `graphs` graphs are sampled from the averaged weights with `steps` steps
+    of `solver` and measured against `reference` (the dataset's, unless named); the values go into the log."""
+
+    every: int = Positive
+    graphs: int = Field(default=1000, gt=1)
+    steps: int = Field(default=100, gt=0)
+    solver: str = "exponential-2"
+    seed: int = Field(default=1, ge=0)
+    metrics: tuple[str, ...] = Field(min_length=1)
+    reference: str | None = None
+
+
 class TrainConfig(Section):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     family: Literal["grum", "gdss"]
@@ -139,6 +152,7 @@ class TrainConfig(Section):
     loss: LossConfig = LossConfig()
     optimizer: OptimizerConfig
     run: RunConfig
+    evaluate: EvaluateConfig | None = None
     sampler: SamplerPreset = SamplerPreset()  # goes into the model's card; training does not look at it
 
     @model_validator(mode="after")

@@ -1,25 +1,30 @@
 """A run in a folder: `last.safetensors` to go on from, `best.safetensors` by validation loss, `log.csv`, `loss.png`.
 
-Each file is replaced whole, so a kill at any moment leaves the previous one.
+Each file is replaced whole, so a kill at any moment leaves the previous one. An interrupt (Ctrl-C) is taken after the
+step: everything is saved first.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from isostep.base.errors import InputError
 from isostep.base.files import write_text
-from isostep.base.progress import progress as progress_bar
 from isostep.training.checkpoint import BEST, LAST, Progress, load_checkpoint, restore, save_checkpoint, state_tensors
 from isostep.training.config import TrainConfig
 from isostep.training.data import load_data
+from isostep.training.evaluation import Evaluation
 from isostep.training.export import CONFIG, LOG, export_run
 from isostep.training.log import TrainLog
+from isostep.training.speed import Voice
 from isostep.training.team import join_team
 from isostep.training.trainer import Trainer
 
@@ -50,48 +55,95 @@ def train_run(
     }
 
 
+class Interrupted(KeyboardInterrupt):
+    """Everything up to the last step is saved; the message says how to go on."""
+
+
 def run(
     trainer: Trainer, folder: Path, quiet: bool = False, text: str | None = None, stop_at: int | None = None
 ) -> Progress:
     """Take all steps that are left; `stop_at` ends earlier without changing the schedule."""
+    config, leads = trainer.config, trainer.team.leads
     state = resume(trainer, folder)
-    if text is not None and trainer.team.leads:
+    end = min(config.run.steps, stop_at or config.run.steps)
+    evaluation = None
+    if config.evaluate is not None and leads and trainer.done < end:
+        evaluation = Evaluation(config, trainer.data, config.evaluate)
+    if text is not None and leads:
         write_text(folder / CONFIG, text)
-    log = TrainLog(folder / LOG, trainer.done) if trainer.team.leads else None
-    end = min(trainer.config.run.steps, stop_at or trainer.config.run.steps)
-    with progress_bar(trainer.config.name, end, quiet=quiet or not trainer.team.leads) as advance:
-        advance(trainer.done)
+    log = TrainLog(folder / LOG, trainer.done) if leads else None
+    voice = Voice(config.name, trainer.done, end, quiet or not leads)
+    weights = sum(p.numel() for p in trainer.network.parameters())
+    voice.say(
+        f"{weights / 1e6:.2f} million weights, {config.run.batch} graphs a step, from step {trainer.done} to {end}"
+    )
+    with _interrupt(trainer.team.size == 1) as asked:
         while trainer.done < end:
-            state = _step(trainer, folder, state, log, end, advance)
+            state = _step(trainer, folder, state, log, end, evaluation, voice, asked)
+            if asked.is_set():
+                raise Interrupted(f"interrupted; {folder} keeps all {state.step} steps, the same command goes on")
     if log is not None:
         log.plot(folder / "loss.png")
     return state
 
 
 def _step(
-    trainer: Trainer, folder: Path, state: Progress, log: TrainLog | None, end: int, advance: Callable[..., None]
+    trainer: Trainer,
+    folder: Path,
+    state: Progress,
+    log: TrainLog | None,
+    end: int,
+    evaluation: Evaluation | None,
+    voice: Voice,
+    asked: threading.Event,
 ) -> Progress:
     """One update, and what is due after it."""
-    every, started = trainer.config.run, time.perf_counter()
+    every, started, worked = trainer.config.run, time.perf_counter(), time.process_time()
     losses = trainer.step()
     k = trainer.done
     validated = trainer.validate() if k % every.validate_every == 0 or k == every.steps else None
-    state = replace(state, step=k, seconds=state.seconds + time.perf_counter() - started)
+    measured = evaluation(trainer.ema) if evaluation is not None and evaluation.due(k, every.steps) else {}
+    spent, cpu = time.perf_counter() - started, time.process_time() - worked
+    state = replace(state, step=k, seconds=state.seconds + spent, cpu_seconds=state.cpu_seconds + cpu)
     if log is None:
         return state
     total = float(trainer.objective.total(losses))
-    if validated is not None or k % every.log_every == 0:
-        log.add(k, total, losses, validated, trainer.learning_rate, state.seconds)
+    numbers = {"loss": total, "loss_x": float(losses.x), "loss_adj": float(losses.adj), "lr": trainer.learning_rate}
+    if validated is not None:
+        numbers |= {"val_loss_x": float(validated.x), "val_loss_adj": float(validated.adj)}
+    if validated is not None or measured or k % every.log_every == 0:
+        log.add(k, {**numbers, **measured}, state.seconds, state.cpu_seconds)
     if validated is not None:
         value = float(trainer.objective.total(validated))
         if state.best is None or value < state.best:
             state = replace(state, best=value)
             save_checkpoint(folder / BEST, state_tensors(trainer.network, trainer.ema), state)
-    if k % every.checkpoint_every == 0 or k == end:
+    if measured:
+        voice.say(f"step {k}, " + ", ".join(f"{key} {value:.4g}" for key, value in measured.items()))
+    if k % every.checkpoint_every == 0 or k == end or asked.is_set() or measured:
         log.flush()
         save_checkpoint(folder / LAST, state_tensors(trainer.network, trainer.ema, trainer.optimizer), state)
-    advance(1, note=f"loss {total:.4g}")
+    voice.after(k, f"loss {total:.4g}")
     return state
+
+
+@contextlib.contextmanager
+def _interrupt(possible: bool) -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets; the second one ends the process as usual."""
+    asked = threading.Event()
+    if not possible or threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(*_: Any) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def resume(trainer: Trainer, folder: Path) -> Progress:
@@ -114,7 +166,7 @@ def resume(trainer: Trainer, folder: Path) -> Progress:
 def _fingerprint(config: TrainConfig, exclude_defaults: bool = False) -> dict[str, Any]:
     """What must stay the same over a resume: all but the length of the run, its decay, and how it is watched."""
     watched = set(type(config.run).model_fields) - {"batch"}
-    free: Any = {"run": watched, "optimizer": {"decay_steps"}, "sampler": True}
+    free: Any = {"run": watched, "optimizer": {"decay_steps"}, "sampler": True, "evaluate": True}
     return config.model_dump(mode="json", exclude=free, exclude_defaults=exclude_defaults)
 
 

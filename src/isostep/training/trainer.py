@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from isostep.base.errors import InputError
 from isostep.base.memory import keep_freed_memory
 from isostep.network.gdss.reference import GdssNetwork
-from isostep.network.grum.fused import FusedGrum
 from isostep.network.grum.reference import GrumNetwork
 from isostep.training.config import OptimizerConfig, TrainConfig
 from isostep.training.data import Batch, GraphSource, TrainData
@@ -70,10 +69,10 @@ class Trainer:
             self.shared = nn.parallel.DistributedDataParallel(
                 self.network, device_ids=devices, find_unused_parameters=True
             )
-        elif isinstance(self.network, GrumNetwork) and FusedGrum.fits(self.network):
+        elif (fused := _fused(self.network)) is not None:
             keep_freed_memory()
-            self.shared = FusedGrum(self.network)
-        if config.run.compile and not isinstance(self.shared, FusedGrum):
+            self.shared = fused
+        if config.run.compile and self.shared is self.network:
             _compile(self.network)
         self.done = 0
 
@@ -134,6 +133,15 @@ class Trainer:
             torch.distributed.all_reduce(mean)
             mean /= self.team.size
         return Losses(*mean)
+
+
+def _fused(network: nn.Module) -> nn.Module | None:
+    """The faster way through the network, where there is one: it needs Numba."""
+    try:
+        from isostep.network.grum.fused import FusedGrum
+    except ImportError:
+        return None
+    return FusedGrum(network) if isinstance(network, GrumNetwork) and FusedGrum.fits(network) else None
 
 
 def _compile(network: nn.Module) -> None:
