@@ -15,14 +15,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from isostep.base.errors import InputError
+from isostep.cli import app
 from isostep.model.folder import load_folder
 from isostep.training import presets, speed
 from isostep.training.checkpoint import BEST, LAST, load_checkpoint, part, save_checkpoint
 from isostep.training.config import check_config, load_config
 from isostep.training.data import load_data
 from isostep.training.export import export_run
+from isostep.training.log import TrainLog
 from isostep.training.run import resume, run
 from isostep.training.trainer import Trainer
 from tests.training.configs import LOLLIPOP, STAR, config, data, values
@@ -189,6 +192,7 @@ def toml(family: str, **changes) -> str:
 WORKER = """
 import sys; from pathlib import Path
 import torch; torch.set_num_threads(1)
+from isostep.training.log import TrainLog
 from isostep.training.run import resume, run
 from tests.training.test_run import _trainer
 run(_trainer(steps=100000, checkpoint_every=1, validate_every=2), Path(sys.argv[1]))
@@ -251,3 +255,21 @@ def test_unknown_process_and_its_settings_are_named():
         Trainer(config("grum", process={**process, "A": {"type": "XY"}}), data("grum", [STAR], 4))
     with pytest.raises(InputError, match="sigma_9"):
         Trainer(config("grum", process={**process, "A": {"type": "bridge", "sigma_9": 1.0}}), data("grum", [STAR], 4))
+
+
+def test_the_log_becomes_a_page_with_its_curve_and_samples(tmp_path):
+    run(_trainer(), tmp_path, text=toml("grum"), stop_at=10)
+    log = TrainLog(tmp_path / "log.csv")
+    log.add(10, {"valid": 0.625, "fcd": 3.5}, 9.0, 7200.0)
+    log.flush()
+    assert CliRunner().invoke(app, ["report", str(tmp_path)]).exit_code == 0
+    page = (tmp_path / "report.html").read_text()
+    assert all(part in page for part in ("10 of 20 steps", "2.00 hours", "0.625", "3.5", "<svg", "sigma_0"))
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
+
+
+@pytest.mark.parametrize("text", ["step,loss\nfirst,2\n", "step,loss\n3,low\n", "loss\n3\n", "step,loss\n3,1,9\n"])
+def test_a_damaged_log_is_one_line(text, tmp_path):
+    (tmp_path / "log.csv").write_text(text)
+    with pytest.raises(InputError, match="is not a training log"):
+        TrainLog(tmp_path / "log.csv")

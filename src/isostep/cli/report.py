@@ -1,4 +1,4 @@
-"""`isostep report`: a study folder as one page."""
+"""`isostep report`: a study or a training run as one page."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    folder: Path = typer.Argument(help="Folder that compare, sweep, reproduce or demo wrote."),
+    folder: Path = typer.Argument(help="Folder that compare, sweep, reproduce, demo or train wrote."),
     out: Path | None = typer.Option(None, help="File to write; default: report.html in the folder."),
 ) -> None:
-    """Write one self-contained HTML page of a study, with its tables and plots; nothing is computed again.
+    """Write one self-contained HTML page of a study or a training run; nothing is computed again.
 
     Example: `isostep report studies/first`
     """
     from isostep.reporting.output import write_outputs
     from isostep.reporting.page import write_report
+    from isostep.reporting.training import is_training, write_training_report
     from isostep.study.record import load_study
 
-    study = load_study(folder)
-    comparison = write_outputs(study, plots=False)  # the page has them
     path = out or folder / "report.html"
-    write_report(path, study, comparison)
+    if is_training(folder):
+        write_training_report(path, folder)
+    else:
+        study = load_study(folder)
+        write_report(path, study, write_outputs(study, plots=False))  # the page has them
     typer.echo(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")

@@ -57,6 +57,17 @@ def page(study: Study, comparison: dict[str, Any], extra: list[Table]) -> str:
         ("generated", "Generated", "Generated", _generated(study, molecules)),
         ("settings", "Settings", "Settings", _settings(study)),
     ]
+    made = f"Made by isostep {study.record.versions.get('isostep', '')} from {study.store.folder.name}/study.json."
+    return document(comparison["title"], _lead(study, comparison), sections, made, molecules)
+
+
+Section = tuple[str, str, str, Markup]  # key, name in the navigation, title, content
+
+
+def document(
+    title: str, lead: Markup, sections: list[Section], made: str, molecules: list[dict[str, Any]] | None = None
+) -> str:
+    """The page around its sections; empty ones are left out."""
     sections = [section for section in sections if section[3]]
     links = join(tag("a", short, href=f"#{key}") for key, short, _, _ in sections)
     body = join(tag("section", tag("h2", name), content, id=key) for key, _, name, content in sections)
@@ -67,14 +78,13 @@ def page(study: Study, comparison: dict[str, Any], extra: list[Table]) -> str:
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", http_equiv="Content-Security-Policy", content=f"{POLICY}; script-src {hashes}"),
-        tag("title", f"{comparison['title']} · Isostep"),
+        tag("title", f"{title} · Isostep"),
         tag("link", rel="icon", href="data:,"),
         tag("style", Markup(_asset("style.css"))),
     )
-    made = f"Made by isostep {study.record.versions.get('isostep', '')} from {study.store.folder.name}/study.json."
     content = tag(
         "body",
-        tag("header", tag("h1", comparison["title"]), _lead(study, comparison)),
+        tag("header", tag("h1", title), lead),
         tag("nav", tag("div", links)),
         tag("main", body),
         tag("footer", made),
@@ -124,10 +134,10 @@ def _comparison(comparison: dict[str, Any], plots: Mapping[str, Figure], extra: 
 
 
 def _titled(table: Table) -> Markup:
-    return join([tag("h3", table.title), _table(table)])
+    return join([tag("h3", table.title), drawn_table(table)])
 
 
-def _table(table: Table) -> Markup:
+def drawn_table(table: Table) -> Markup:
     def row(cells: tuple[str, ...], name: str) -> Markup:
         out = []
         for k, cell in enumerate(cells):

@@ -61,7 +61,7 @@ def differences(comparison: dict[str, Any]) -> Figure | None:
         return None
     arms = list(dict.fromkeys(row[0] for row in rows))
     names = list(dict.fromkeys(row[1] for row in rows))
-    figure, axes = _panels(1, height=0.6 + 0.32 * len(rows) + 0.25 * len(names), width=7)
+    figure, axes = panels(1, height=0.6 + 0.32 * len(rows) + 0.25 * len(names), width=7)
     axis = axes[0]
     places = {}
     for place, (arm, name) in enumerate((a, n) for n in names for a in arms):
@@ -90,7 +90,7 @@ def frontier(comparison: dict[str, Any]) -> Figure | None:
     names = [n for n in comparison["better"] if any(a["metrics"].get(n, {"n": 0})["n"] for a in comparison["arms"])]
     if not names:
         return None
-    figure, axes = _panels(len(names))
+    figure, axes = panels(len(names))
     groups: dict[str, list[dict[str, Any]]] = {}
     for arm in comparison["arms"]:
         groups.setdefault(group(arm), []).append(arm)
@@ -131,7 +131,7 @@ def variation(study: Study) -> Figure | None:
     paths = _paths(study)
     if not paths:
         return None
-    figure, axes = _panels(len(paths))
+    figure, axes = panels(len(paths))
     for axis, (_, name, path, _) in zip(axes, paths, strict=False):
         v_f, v_g = parts(path.trace)
         t = _array(path.trace["t"])
@@ -157,7 +157,7 @@ def convergence(study: Study) -> Figure | None:
     names = [n for n in study.metrics if any(v.get(n) is not None for *_, values in paths for v in values.values())]
     if not names:
         return None
-    figure, axes = _panels(len(names))
+    figure, axes = panels(len(names))
     for axis, name in zip(axes, names, strict=False):
         for k, arm, path, found in paths:
             steps, values = along(path.trace, found, name)
@@ -185,7 +185,7 @@ def steps_until(trace: Columns, times: list[float]) -> list[float]:
 def sweep_curve(comparison: dict[str, Any], parameter: str, values: list[float]) -> Figure | None:
     """Metrics against the swept parameter; the first arm is the level line."""
     names = list(comparison["better"])
-    figure, axes = _panels(len(names))
+    figure, axes = panels(len(names))
     for axis, name in zip(axes, names, strict=False):
         base, *arms = [arm["metrics"][name] for arm in comparison["arms"]]
         kept = [(v, m) for v, m in zip(values, arms, strict=True) if m["n"]]
@@ -240,7 +240,7 @@ def _traces(study: Study, column: str, label: str) -> Figure | None:
     paths = _paths(study)
     if not paths:
         return None
-    figure, axes = _panels(1, width=7, height=3.4)
+    figure, axes = panels(1, width=7, height=3.4)
     for k, name, path, _ in paths:
         style = {**_style(k), "marker": None}
         axes[0].plot(
@@ -259,7 +259,7 @@ def _paths(study: Study) -> list[tuple[int, str, Trajectory, dict[float, Values]
     return [(k, name, *path) for k, name, path in found if path is not None][:MOST_PANELS]
 
 
-def _panels(count: int, width: float | None = None, height: float = 2.9) -> tuple[Figure, list[Axes]]:
+def panels(count: int, width: float | None = None, height: float = 2.9) -> tuple[Figure, list[Axes]]:
     from matplotlib.figure import Figure
 
     columns = min(count, 2)

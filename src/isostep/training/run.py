@@ -83,7 +83,9 @@ def run(
             if asked.is_set():
                 raise Interrupted(f"interrupted; {folder} keeps all {state.step} steps, the same command goes on")
     if log is not None:
-        log.plot(folder / "loss.png")
+        from isostep.reporting.training import save_curve  # drawing is for the end
+
+        save_curve(folder / "loss.png", log)
     return state
 
 
