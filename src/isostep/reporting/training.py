@@ -34,7 +34,7 @@ def curve(log: TrainLog) -> Figure:
     losses.set(xlabel="step", ylabel="loss per graph")
     if any(line.get_xdata().size for line in losses.lines):  # type: ignore[union-attr]
         losses.set_yscale("log")
-        losses.legend(fontsize=8)
+        losses.legend(fontsize=8, loc="upper right")
     for axis, name in zip(rest, log.metrics, strict=True):
         axis.plot(*log.points(name), "o-", color=COLOURS[0], ms=3.5)
         axis.set(xlabel="step", ylabel=name)
