@@ -19,15 +19,18 @@ def report(
 
     Example: `isostep report studies/first`
     """
-    from isostep.reporting.output import write_outputs
-    from isostep.reporting.page import write_report
-    from isostep.reporting.training import is_training, write_training_report
-    from isostep.study.record import load_study
+    from isostep.training.log import is_run
 
     path = out or folder / "report.html"
-    if is_training(folder):
+    if is_run(folder):
+        from isostep.reporting.training import write_training_report
+
         write_training_report(path, folder)
     else:
+        from isostep.reporting.output import write_outputs
+        from isostep.reporting.page import write_report
+        from isostep.study.record import load_study
+
         study = load_study(folder)
         write_report(path, study, write_outputs(study, plots=False))  # the page has them
     typer.echo(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")

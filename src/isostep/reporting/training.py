@@ -7,22 +7,17 @@ from typing import TYPE_CHECKING
 
 from isostep import __version__
 from isostep.base.files import replacing, write_text
-from isostep.reporting.markup import Markup, join, tag
+from isostep.base.markup import Markup, join, tag
 from isostep.reporting.page import document, drawn_table
 from isostep.reporting.plots import COLOURS, inline, panels
 from isostep.reporting.tables import Table
 from isostep.training.config import load_config
-from isostep.training.export import CONFIG, LOG
-from isostep.training.log import TrainLog
+from isostep.training.log import CONFIG, LOG, TrainLog
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LOSSES = {"loss_x": "nodes", "loss_adj": "edges"}
-
-
-def is_training(folder: Path) -> bool:
-    return (folder / CONFIG).is_file() and (folder / LOG).is_file()
 
 
 def curve(log: TrainLog) -> Figure:

@@ -31,12 +31,13 @@ class Evaluation:
         """Values by metric; one that is not defined for these graphs (none is valid, say) is left out."""
         s = self.settings
         weights = {name: value.detach().cpu() for name, value in network.state_dict().items()}
-        result = sample(Model.of(self.info, weights), s.graphs, solver=s.solver, steps=s.steps, seed=s.seed)
-        known, values = result.summary(), {}
-        items = [item for item in result.smiles if item] if self.info.kind == "molecule" else result.graphs
+        model, values = Model.of(self.info, weights), {}
+        result = sample(model, s.graphs, schedule="uniform", solver=s.solver, steps=s.steps, seed=s.seed)
+        molecules = self.info.kind == "molecule"
+        items = [smiles for smiles in result.smiles if smiles] if molecules else result.graphs
         for key in s.metrics:
-            if key == "valid" and key in known:  # of molecules: before correction
-                values[key] = float(known[key])
+            if key == "valid" and molecules:  # before correction, which SMILES do not tell
+                values[key] = sum(molecule.valid for molecule in result.molecules) / len(result)
                 continue
             try:
                 values[key] = evaluate(items, self.reference, metrics=[key], resamples=0).values[key].value

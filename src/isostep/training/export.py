@@ -15,9 +15,8 @@ from isostep.model.folder import save_model
 from isostep.training.checkpoint import BEST, LAST, load_checkpoint, part
 from isostep.training.config import TrainConfig, load_config
 from isostep.training.data import TrainData, load_data
+from isostep.training.log import CONFIG, LOG
 from isostep.training.network import network_params
-
-CONFIG, LOG = "train.toml", "log.csv"
 
 
 def export_run(

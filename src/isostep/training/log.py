@@ -9,8 +9,14 @@ from pathlib import Path
 from isostep.base.errors import InputError
 from isostep.base.files import replacing
 
+CONFIG, LOG = "train.toml", "log.csv"
 COLUMNS: tuple[str, ...] = ("step", "loss", "loss_x", "loss_adj", "val_loss_x", "val_loss_adj", "lr", "seconds")
 COLUMNS += ("cpu_seconds",)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a training run."""
+    return (folder / CONFIG).is_file() and (folder / LOG).is_file()
 
 
 class TrainLog:

@@ -22,8 +22,8 @@ from isostep.training.checkpoint import BEST, LAST, Progress, load_checkpoint, r
 from isostep.training.config import TrainConfig
 from isostep.training.data import load_data
 from isostep.training.evaluation import Evaluation
-from isostep.training.export import CONFIG, LOG, export_run
-from isostep.training.log import TrainLog
+from isostep.training.export import export_run
+from isostep.training.log import CONFIG, LOG, TrainLog
 from isostep.training.speed import Voice
 from isostep.training.team import join_team
 from isostep.training.trainer import Trainer
