@@ -28,10 +28,9 @@ from tests.oracles.grum_plain import grum_plain
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from isostep.family import Family, find_family
 from isostep.model.presets import find_preset
-from isostep.network.fast import FastNetwork, FastSettings
-from isostep.network.gdss.reference import GdssNetwork
-from isostep.network.grum.reference import GrumNetwork
+from isostep.network.fast import FastSettings
 
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -73,9 +72,11 @@ class Case:
 
     def network(self) -> nn.Module:
         torch.manual_seed(0)
-        if self.name.startswith("gdss"):
-            return GdssNetwork(self.params["x"], self.params["adj"]).eval()
-        return GrumNetwork(self.params).eval()
+        return self.family.network(self.params).eval()
+
+    @property
+    def family(self) -> Family:
+        return find_family(self.name.split("-")[0])
 
     def plain(self, network: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
         weights = dict(network.state_dict())
@@ -157,7 +158,7 @@ def measure(case: Case, plain: dict[str, Any], peak: float) -> list[dict[str, An
     expected = case.plain(network)(*batch)
     base, nominal = plain["seconds"], plain["gflops"] * plain["seconds"]
     for backend in backends():
-        fast = FastNetwork(network, FastSettings(backend))
+        fast = case.family.fast_network(network, FastSettings(backend))
         error = max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(fast(*batch), expected, strict=True))
         assert error <= 1e-5, f"{case.name} {backend}: outputs differ by {error}"
         seconds = cpu_seconds(lambda fast=fast: fast(*batch), 7)
@@ -183,7 +184,7 @@ def row(
 def compiled(case: Case) -> dict[str, Any]:
     """torch.compile of the torch program on one group of equal graphs, beside the same program without it."""
     network, batch = case.network(), case.batch(128, case.nodes)
-    program: Any = FastNetwork(network, FastSettings("torch")).program(batch[0])
+    program: Any = case.family.fast_network(network, FastSettings("torch")).program(batch[0])
     inputs = (batch[0], batch[1], None, batch[3], 0)
     eager = cpu_seconds(lambda: program(*inputs))
     start = time.perf_counter()
@@ -211,7 +212,7 @@ def plots(folder: Path) -> None:
 def curve(case: Case, backend: str, batches: list[Batch]) -> list[float]:
     """Milliseconds per graph."""
     network = case.network()
-    run: Any = case.plain(network) if backend == "plain" else FastNetwork(network, FastSettings(backend))
+    run: Any = case.plain(network) if backend == "plain" else case.family.fast_network(network, FastSettings(backend))
     run(*batches[0])
     return [cpu_seconds(lambda b=b: run(*b), 4, 1.0) * 1000 / len(b[0]) for b in batches]
 

@@ -22,8 +22,8 @@ from collections.abc import Callable
 import torch
 
 from isostep.control import Controller, Dvs, uniform
+from isostep.family.gdss import FAMILY
 from isostep.loop import integrate
-from isostep.network.fast import FastNetwork
 from isostep.network.gdss.reference import GdssNetwork
 from isostep.noise import PREDICTOR, Draw, PhiloxNoise, ZeroNoise, standard_normal
 from isostep.process import VE, ProcessSde
@@ -91,7 +91,7 @@ def measure(graphs: int, steps: int) -> dict[str, float]:
     state, noise, here = start(graphs), PhiloxNoise(1), draw(graphs)
     output = {name: torch.zeros_like(x) for name, x in state.components.items()}
     quick = ProcessSde(lambda *_: output, {"X": VE(), "A": VE()})
-    fast, t = FastNetwork(network), torch.zeros(graphs, dtype=torch.float64)
+    fast, t = FAMILY.fast_network(network), torch.zeros(graphs, dtype=torch.float64)
     base = 1 / (2 * steps)
     with torch.no_grad():
         return {

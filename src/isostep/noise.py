@@ -27,7 +27,7 @@ from isostep.base.errors import InputError
 from isostep.state import GraphState, Kind, expand
 
 # Streams of one step. Independent uses of noise in a step must have different numbers.
-PREDICTOR, CORRECTOR, FIRST_HALF, SECOND_HALF, PRIOR, SIZES, LEAF = range(7)
+PREDICTOR, CORRECTOR, FIRST_HALF, SECOND_HALF, PRIOR, SIZES, LEAF, LOOK, VARY = range(9)  # the last two: training
 
 MOST_AT_ONCE = 2**22  # numbers of a Brownian tree drawn in one call: bounds the temporaries
 MOST_THREADS = 4  # beyond, torch on all of them is faster than compiled helpers on one

@@ -85,6 +85,14 @@ class GraphState:
             _check(name, value, known[name], masks)
         return GraphState(dict(components), masks, {name: known[name] for name in components})
 
+    @staticmethod
+    def zeros(mask: Tensor, kinds: Mapping[str, Kind], widths: Mapping[str, int]) -> GraphState:
+        """Graphs with zeros in every component; one that `widths` does not name has no feature axis."""
+        shapes = {
+            name: (*_leading(kind, mask), *((widths[name],) if name in widths else ())) for name, kind in kinds.items()
+        }
+        return GraphState.of(mask, kinds, **{n: torch.zeros(shape, device=mask.device) for n, shape in shapes.items()})
+
     @property
     def mask(self) -> Tensor:
         """(B, N) bool."""
@@ -129,6 +137,13 @@ class GraphState:
         """Move to a device and/or change the floating type of the components."""
         moved = {name: value.to(device=device, dtype=dtype) for name, value in self.components.items()}
         return GraphState(moved, Mask(self.mask.to(device=device)), self.kinds)
+
+    def reorder(self, order: Tensor) -> GraphState:
+        """The same graphs with their node slots in another order, (B, N)."""
+        rows = torch.arange(self.batch, device=self.device)[:, None]
+        places = {"graph": (), "node": (rows, order), "edge": (rows[..., None], order[:, :, None], order[:, None])}
+        components = {name: value[places[self.kinds[name]]] for name, value in self.components.items()}
+        return GraphState(components, Mask(self.mask[rows, order]), self.kinds)
 
     def pad(self, nodes: int) -> GraphState:
         """The same graphs with `nodes` node slots: grow with padding, or cut slots that no graph uses."""
@@ -200,18 +215,23 @@ def _infer_kind(name: str, value: Tensor) -> Kind:
     return "edge" if value.ndim == 4 or name in EDGE_NAMES else "node"
 
 
+def _leading(kind: Kind, mask: Tensor) -> tuple[int, ...]:
+    """Axes of a component before its features."""
+    b, n = mask.shape
+    return {"node": (b, n), "edge": (b, n, n), "graph": (b,)}[kind]
+
+
 def _check(name: str, value: Tensor, kind: Kind, masks: Mask) -> None:
-    b, n = masks.nodes.shape
     if kind not in get_args(Kind):
         raise InputError(f"kind of component {name} must be one of {get_args(Kind)}, got {kind!r}")
     if not value.is_floating_point():
         raise InputError(f"component {name} must be floating point, got {value.dtype}")
-    wanted = {"node": (b, n), "edge": (b, n, n), "graph": (b,)}[kind]
+    wanted = _leading(kind, masks.nodes)
     axes = {"node": (3,), "edge": (3, 4), "graph": (2,)}[kind]
     if value.ndim not in axes or tuple(value.shape[: len(wanted)]) != wanted:
         raise InputError(
             f"component {name} of kind {kind} has shape {tuple(value.shape)}, which does not match the mask's "
-            f"(B, N) = {(b, n)}; expected {wanted} and {axes[0] - len(wanted)} more axis"
+            f"(B, N) = {tuple(masks.nodes.shape)}; expected {wanted} and {axes[0] - len(wanted)} more axis"
         )
     if not bool(value.isfinite().all()):
         raise InputError(f"component {name} has entries that are not finite; check what made it")

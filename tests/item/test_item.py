@@ -18,8 +18,9 @@ EXAMPLES: list[Item] = [
 ]
 
 
-def test_every_kind_has_an_example():
-    assert {type(item) for item in EXAMPLES} == set(KINDS.values())
+def test_every_kind_of_ours_has_an_example():
+    ours = {kind for kind in KINDS.values() if kind.__module__.startswith("isostep.")}
+    assert {type(item) for item in EXAMPLES} == ours
 
 
 @pytest.mark.parametrize("item", EXAMPLES, ids=lambda item: item.to_line(7))

@@ -13,12 +13,11 @@ from safetensors.torch import load_file, save_file
 
 from isostep.base.errors import InputError
 from isostep.base.files import sha256
-from isostep.model.card import make_process
 from isostep.model.folder import CARD, WEIGHTS, load_folder, save_model
 from isostep.model.lookup import list_models, load_model
 from isostep.model.model import Model
 from isostep.model.released.convert import import_released, load_released
-from isostep.process import VE, VP, Bridge
+from isostep.process import VE, VP, Bridge, make_process
 from tests.conftest import FIXTURES
 
 MOL, GRAPH = FIXTURES / "grum" / "mol.pth", FIXTURES / "grum" / "graph.pth"

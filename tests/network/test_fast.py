@@ -9,14 +9,21 @@ import torch
 from torch import Tensor
 
 from isostep.base.errors import InputError
+from isostep.family import find_family
 from isostep.network.fast import FastNetwork, FastSettings, make_groups
 from isostep.network.gdss.fast import TorchOps, pair_places
+from isostep.network.gdss.reference import GdssNetwork
 from isostep.network.grum.fast import FoldedGrum
 from tests.network import test_gdss, test_grum
 from tests.network.test_gdss import EDGE, NODE, VARIANTS
 
 SIZES = [7, 5, 2, 7, 1, 6, 3, 3, 7, 4, 5]
 GRUM = {"molecules": test_grum.MOLECULES, "graphs": test_grum.GRAPHS}
+
+
+def fast_network(network: torch.nn.Module, settings: FastSettings | None = None) -> FastNetwork:
+    """As a model of the network's family calls it."""
+    return find_family("gdss" if isinstance(network, GdssNetwork) else "grum").fast_network(network, settings)
 
 
 def assert_same(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
@@ -45,7 +52,7 @@ def test_gdss_equals_the_reference_on_graphs_of_all_sizes(name: str, backend: st
     # Many graphs of one size too: kernels treat long batches differently.
     network, inputs = test_gdss.random_network(*VARIANTS[name]), gdss_batch([*SIZES, *[6] * 70])
     expected = network(*inputs)
-    fast = FastNetwork(network, FastSettings(backend))
+    fast = fast_network(network, FastSettings(backend))
     calls = counting(fast)
     assert_same(fast(*inputs), expected)
     assert not calls
@@ -81,7 +88,7 @@ def test_grum_without_padding_gives_the_padded_result(backend: str, name: str, n
         pytest.importorskip("numba")
     network, inputs = test_grum.random_network(GRUM[name]), test_grum.batch(tuple(SIZES), nodes)
     expected = network(*inputs)
-    fast = FastNetwork(network, FastSettings(backend))
+    fast = fast_network(network, FastSettings(backend))
     program = fast.program(inputs[0])
     assert isinstance(program, FoldedGrum)
     assert type(program.ops).__name__ == ("NumbaOps" if backend == "numba" else "TorchOps")
@@ -105,9 +112,9 @@ def test_a_mask_with_holes() -> None:
     mask[:, 3] = 0
     x, adj = x * mask[:, :, None], adj * mask[:, :, None] * mask[:, None, :]
     network = test_gdss.random_network(NODE, EDGE)
-    assert_same(FastNetwork(network)(x, adj, mask, t), network(x, adj, mask))
+    assert_same(fast_network(network)(x, adj, mask, t), network(x, adj, mask))
     grum = test_grum.random_network({**test_grum.MOLECULES, "input_dims": {"X": 3, "E": 2, "y": 1}, **WIDTH_3})
-    fast = FastNetwork(grum)
+    fast = fast_network(grum)
     calls = counting(fast)
     assert_same(fast(x, adj, mask, t), grum(x, adj, mask, t))
     assert len(calls) == 2
@@ -122,7 +129,7 @@ def test_a_graph_that_is_not_finite_spoils_no_other() -> None:
         (test_gdss.random_network(NODE, EDGE), gdss_batch()),
         (test_grum.random_network(test_grum.MOLECULES), test_grum.batch(tuple(SIZES), 8)),
     ):
-        fast = FastNetwork(network)
+        fast = fast_network(network)
         clean = fast(*inputs)
         inputs[1][3, 0, 1] = inputs[1][3, 1, 0] = float("nan")
         spoilt = fast(*inputs)
@@ -133,7 +140,7 @@ def test_a_graph_that_is_not_finite_spoils_no_other() -> None:
 
 def test_training_gradients_and_other_types_go_to_the_reference() -> None:
     network, inputs = test_gdss.random_network(NODE, EDGE), gdss_batch()
-    fast = FastNetwork(network)
+    fast = fast_network(network)
     calls = counting(fast)
     fast(*inputs)[0].sum().backward()
     assert all(parameter.grad is not None for parameter in network.x.parameters())
@@ -148,13 +155,13 @@ def test_training_gradients_and_other_types_go_to_the_reference() -> None:
 @torch.no_grad()
 def test_mlp_attention_goes_to_the_reference() -> None:
     network, inputs = test_gdss.random_network(*VARIANTS["mlp attention"]), gdss_batch()
-    assert FastNetwork(network)(*inputs)[1].equal(network(*inputs)[1])
+    assert fast_network(network)(*inputs)[1].equal(network(*inputs)[1])
 
 
 @torch.no_grad()
 def test_new_weights_are_noticed() -> None:
     network, inputs = test_gdss.random_network(NODE, EDGE), gdss_batch()
-    fast = FastNetwork(network)
+    fast = fast_network(network)
     before = fast(*inputs)[1]
     network.load_state_dict({name: value * 1.1 for name, value in network.state_dict().items()})
     assert_same(fast(*inputs), network(*inputs))
@@ -164,7 +171,7 @@ def test_new_weights_are_noticed() -> None:
 @torch.no_grad()
 def test_bfloat16_is_near() -> None:
     network, inputs = test_gdss.random_network(NODE, EDGE), gdss_batch()
-    exact, rough = network(*inputs), FastNetwork(network, FastSettings("torch", "bfloat16"))(*inputs)
+    exact, rough = network(*inputs), fast_network(network, FastSettings("torch", "bfloat16"))(*inputs)
     for one, other in zip(rough, exact, strict=True):
         assert one.dtype == torch.float32
         assert 1e-5 < (one - other).norm() / other.norm() < 0.1
@@ -172,7 +179,7 @@ def test_bfloat16_is_near() -> None:
 
 @torch.no_grad()
 def test_groups_hold_every_graph_once_and_waste_little() -> None:
-    program = FastNetwork(test_gdss.random_network(NODE, EDGE)).program(torch.zeros(1))
+    program = fast_network(test_gdss.random_network(NODE, EDGE)).program(torch.zeros(1))
     assert program is not None
     sizes = torch.randint(4, 39, (600,), generator=torch.Generator().manual_seed(1))
     groups = make_groups(torch.arange(40) < sizes[:, None], program)

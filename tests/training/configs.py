@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from isostep.dataset.examples import DataConfig, TrainingData, graph_examples
 from isostep.item.graph import Graph
-from isostep.training.config import DataConfig, TrainConfig, check_config
-from isostep.training.data import TensorSource, TrainData, encode_graphs
+from isostep.training.config import TrainConfig, check_config
 
 GRUM = {"layers": 2, "dx": 32, "de": 16, "dy": 16, "heads": 4, "ff_x": 32, "ff_e": 16, "ff_y": 16}
 GRUM |= {"mlp_x": 32, "mlp_e": 16, "mlp_y": 16, "dropout": 0.0}
@@ -41,13 +41,11 @@ def config(family: str, **changes: Any) -> TrainConfig:
     return check_config(values(family, **changes), "test")
 
 
-def data(family: str, graphs: list[Graph], nodes: int) -> TrainData:
+def data(family: str, graphs: list[Graph], nodes: int) -> TrainingData:
     """The same graphs for training and validation, padded to `nodes`."""
-    settings = DataConfig(**values(family)["data"])
-    source = TensorSource(encode_graphs(graphs, nodes, settings))
+    settings = DataConfig(**{**values(family)["data"], "max_nodes": nodes})
     counts = torch.bincount(torch.tensor([graph.n for graph in graphs])).tolist()
-    width = source.graphs.x.shape[-1]
-    return TrainData(source, source, width, nodes, counts, None, signs=settings.features == "eigenvectors")
+    return graph_examples(graphs, graphs, settings, counts)
 
 
 PATH = Graph.of(3, [(0, 1), (1, 2)])

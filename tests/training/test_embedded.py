@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from isostep.model.folder import load_folder
+from isostep.process.matching import SCORE_MATCHING
 from isostep.training.config import load_config
-from isostep.training.data import Batch, load_data
-from isostep.training.loss import Objective, draw_noise
+from isostep.training.trainer import VALIDATION, Trainer
 
 FOLDERS = sorted(path.parent for path in Path(str(resources.files("isostep"))).glob("embedded/*/model.json"))
 
@@ -30,16 +30,14 @@ def test_an_embedded_model_knows_its_data(folder, tmp_path, monkeypatch):
     """Its loss on held-out graphs is a fraction of what the best constant answer gets."""
     monkeypatch.setenv("ISOSTEP_DATA", str(tmp_path))
     config, model = load_config(folder / "train.toml"), load_folder(folder)
-    data, objective = load_data(config.data), Objective(config)
-    clean = data.validation.batch(torch.arange(32) % len(data.validation))
-    draw = draw_noise(clean, config.loss.eps, torch.Generator().manual_seed(0))
+    trainer = Trainer(config, config.training.load(config.data))
+    look = trainer.look(trainer.data.validation, torch.arange(32) % trainer.data.validation.count, VALIDATION)
+    density = look.clean["A"].sum() / look.clean.masks.pairs.sum()
 
     def constant(x, adj, mask, t):
-        if config.family == "gdss":
-            return torch.zeros_like(x), torch.zeros_like(adj)
-        pairs = mask[:, :, None] * mask[:, None, :]
-        return torch.zeros_like(x), clean.adj.sum() / pairs.sum() * pairs
+        scores = config.training.loss is SCORE_MATCHING
+        return torch.zeros_like(x), torch.zeros_like(adj) if scores else density * look.clean.masks.pairs
 
     with torch.no_grad():
-        learned, guessed = (objective(net, Batch(*clean), draw).adj for net in (model.network, constant))  # type: ignore[arg-type]
+        learned, guessed = (trainer.objective(net, look)["A"] for net in (model.network, constant))  # type: ignore[arg-type]
     assert learned < 0.6 * guessed

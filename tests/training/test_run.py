@@ -23,7 +23,6 @@ from isostep.model.folder import load_folder
 from isostep.training import presets, speed
 from isostep.training.checkpoint import BEST, LAST, load_checkpoint, part, save_checkpoint
 from isostep.training.config import check_config, load_config
-from isostep.training.data import load_data
 from isostep.training.export import export_run
 from isostep.training.log import TrainLog
 from isostep.training.run import resume, run
@@ -60,7 +59,7 @@ def _evaluated(every: int, steps: int = 20, metrics: tuple[str, ...] = ("connect
     """Community-small from the generator: the dataset that its reference knows."""
     evaluate = {"every": every, "graphs": 8, "steps": 4, "metrics": metrics, "seed": 3}
     settings = config("grum", evaluate=evaluate, run={**values("grum")["run"], "steps": steps})
-    return Trainer(settings, load_data(settings.data))
+    return Trainer(settings, settings.training.load(settings.data))
 
 
 def test_samples_are_measured_on_the_way_and_change_nothing(tmp_path, monkeypatch):
@@ -151,6 +150,27 @@ def test_a_checkpoint_older_than_a_setting_is_one_that_has_its_default(tmp_path)
     assert run(_trainer(), tmp_path, stop_at=6).step == 6
 
 
+def test_a_checkpoint_of_the_version_before_is_continued(tmp_path):
+    """It had a null for the other family's table, no `strata` and `factor`, and other names for the log's columns."""
+    run(_trainer(), tmp_path, stop_at=5)
+    tensors, progress = load_checkpoint(tmp_path / LAST)
+    stored = json.loads(progress.config)
+    stored = {**stored, "gdss": None, "loss": {"eps": 2e-3, "edges": 5.0}}
+    for one in stored["process"].values():
+        del one["factor"]
+    save_checkpoint(tmp_path / LAST, tensors, replace(progress, config=json.dumps(stored)))
+    log = (tmp_path / "log.csv").read_text()
+    (tmp_path / "log.csv").write_text(log.replace("loss_X", "loss_x").replace("loss_A", "loss_adj"))
+    assert run(_trainer(), tmp_path).step == 20
+    rows = list(csv.DictReader((tmp_path / "log.csv").open()))
+    assert rows[0].keys() == rows[-1].keys() >= {"loss_X", "loss_A", "val_loss_X", "val_loss_A"}
+    assert all(rows[k]["val_loss_A"] for k in (0, -1))
+    for other in ("", "[]", "{}", json.dumps({**stored, "seed": 1})):
+        save_checkpoint(tmp_path / LAST, tensors, replace(progress, config=other))
+        with pytest.raises(InputError, match="another configuration"):
+            run(_trainer(), tmp_path)
+
+
 def test_a_broken_checkpoint_is_one_line(tmp_path):
     (tmp_path / LAST).write_bytes(b"not a checkpoint")
     with pytest.raises(InputError, match="is not a training checkpoint"):
@@ -165,9 +185,9 @@ def test_exported_model_computes_what_the_averaged_weights_compute(family, tmp_p
     model = load_folder(tmp_path / "model")
     assert (info.dataset, info.max_nodes) == ("community-small", 7)
     assert dict(info.node_counts) == {4: 1, 6: 1}
-    batch, draw = trainer.draw(trainer.data.train, torch.tensor([0, 1]), "x")
-    expected = trainer.ema(batch.x, batch.adj, batch.mask, draw.t)
-    found = model.network(batch.x, batch.adj, batch.mask, draw.t)
+    clean, _, t = trainer.look(trainer.data.train, torch.tensor([0, 1]), 0)
+    expected = trainer.ema(*clean.components.values(), clean.mask, t)
+    found = model.network(*clean.components.values(), clean.mask, t)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, atol=2e-2, rtol=2e-2)
     assert (tmp_path / "model" / "log.csv").read_bytes() == (tmp_path / "log.csv").read_bytes()
@@ -228,17 +248,23 @@ def test_every_preset_is_valid_and_builds_its_processes():
     for name in names:
         loaded = load_config(presets.find(name))
         assert loaded.name == name
-        loaded.process.X.build()
-        loaded.process.A.build()
+        assert loaded.processes().keys() == {"X", "A"}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"optimizer": {"lr": -1}}, "optimizer.lr: Input should be greater than 0, got -1"),
+        ({"optimizer": {"lr": -1}}, "optimizer.lr: Input should be greater than 0, got '-1'"),
         ({"optimizer": {}}, "optimizer.lr: Field required"),
-        ({"speed": 3}, "speed: Extra inputs are not permitted, got 3"),
-        ({"grum": None}, r"needs the table \[grum\]"),
+        ({"speed": 3}, "speed: Extra inputs are not permitted, got '3'"),
+        ({"grum": None}, "grum: Input should be a valid dictionary"),
+        ({"gdss": {}}, "gdss: Extra inputs are not permitted"),
+        ({"grum": {"layers": 2}}, "grum.dx: Field required"),
+        ({"data": {"name": "planar"}}, "data.features: Field required"),
+        ({"family": "digress"}, "unknown family 'digress'"),
+        ({"family": 3}, "family: the name of a family is needed, got 3"),
+        ({"process": {"X": {"type": "bridge"}}}, "components X and A"),
+        ({"process": {key: {"type": "VP"} for key in "XA"}}, "a process of GruM is one of bridge, got VP"),
         ({"run": {"steps": "many", "batch": 1}}, "run.steps: .* got 'many'"),
     ],
 )
@@ -252,9 +278,9 @@ def test_a_bad_configuration_is_one_line_with_its_key(change, message):
 def test_unknown_process_and_its_settings_are_named():
     process = values("grum")["process"]
     with pytest.raises(InputError, match="unknown process type 'XY'"):
-        Trainer(config("grum", process={**process, "A": {"type": "XY"}}), data("grum", [STAR], 4))
+        config("grum", process={**process, "A": {"type": "XY"}})
     with pytest.raises(InputError, match="sigma_9"):
-        Trainer(config("grum", process={**process, "A": {"type": "bridge", "sigma_9": 1.0}}), data("grum", [STAR], 4))
+        config("grum", process={**process, "A": {"type": "bridge", "sigma_9": 1.0}})
 
 
 def test_the_log_becomes_a_page_with_its_curve_and_samples(tmp_path):

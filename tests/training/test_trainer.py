@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
+from isostep.control import uniform
 from isostep.item.decoding import decode_graphs
 from isostep.item.graph import Graph
-from isostep.state import expand
-from isostep.training.data import Batch
-from isostep.training.trainer import Trainer, learning_rate, order
+from isostep.loop import integrate
+from isostep.model.model import Model
+from isostep.noise import PhiloxNoise, standard_normal
+from isostep.solver import Exponential
+from isostep.training.export import card
+from isostep.training.trainer import Trainer, learning_rate, order, shuffled
 from tests.training.configs import COMPLETE, LOLLIPOP, PATH, STAR, config, data, values
 
 
@@ -21,29 +25,11 @@ def _isomorphic(a: Graph, b: Graph) -> bool:
 
 def _sample(trainer: Trainer, count: int, steps: int) -> list[Graph]:
     """Exact linear steps with the averaged weights; all graphs have as many nodes as slots."""
-    generator = torch.Generator().manual_seed(7)
-    nodes = trainer.data.max_nodes
-    blank = Batch(
-        torch.zeros(count, nodes, trainer.data.features), torch.zeros(count, nodes, nodes), torch.ones(count, nodes)
-    )
-
-    def noise() -> dict[str, torch.Tensor]:
-        x = torch.randn(blank.x.shape, generator=generator)
-        upper = torch.randn(blank.adj.shape, generator=generator).triu(1)
-        return {"X": x, "A": upper + upper.mT}
-
-    state = noise()
-    for k in range(steps):
-        t, s = (torch.full((count,), end / steps, dtype=torch.float64) for end in (k, k + 1))
-        with torch.no_grad():
-            out = dict(zip("XA", trainer.ema(state["X"], state["A"], blank.mask, t), strict=True))
-        z = noise()
-        for part, process in trainer.objective.processes.items():
-            clean = process.clean(state[part], process.estimate(out[part], t), t)
-            step = process.linear_step(t, s.clamp(max=process.t_end))
-            parts = (state[part], clean, z[part] * (k + 1 < steps))
-            state[part] = sum(expand(c, v) * v for c, v in zip(step, parts, strict=True))  # type: ignore[assignment]
-    return decode_graphs(state["A"], blank.mask)
+    nodes, info = trainer.data.max_nodes, card(trainer.config, trainer.data, "a test")
+    sde = Model(info, trainer.ema).sde
+    start = standard_normal(info.blank(torch.ones(count, nodes)), seed=7)
+    mean = integrate(sde, start, uniform(steps), Exponential(), PhiloxNoise(7)).mean
+    return decode_graphs(mean["A"], mean.mask)
 
 
 @pytest.mark.parametrize(("family", "steps", "lr", "graph"), [("grum", 200, 3e-3, PATH), ("gdss", 300, 1e-2, COMPLETE)])
@@ -90,17 +76,27 @@ def test_an_epoch_visits_every_graph_once_and_epochs_differ():
     assert order(3, 2, 7, 0).bincount().tolist() in ([3, 4], [4, 3])
 
 
-def test_permuted_batch_holds_the_same_graphs():
-    source = data("grum", [STAR, LOLLIPOP], 8).train
-    clean = source.batch(torch.tensor([0, 1]))
-    other = clean.permuted(torch.Generator().manual_seed(0))
-    assert not torch.equal(clean.adj, other.adj)
+def test_shuffled_graphs_are_the_same_graphs():
+    clean = data("grum", [STAR, LOLLIPOP], 8).train.take(torch.tensor([0, 1]))
+    other = shuffled(clean, lambda like: standard_normal(like).components)
+    assert not torch.equal(clean["A"], other["A"])
     assert torch.equal(clean.mask, other.mask)
-    for a, b in zip(decode_graphs(clean.adj, clean.mask), decode_graphs(other.adj, other.mask), strict=True):
+    for a, b in zip(decode_graphs(clean["A"], clean.mask), decode_graphs(other["A"], other.mask), strict=True):
         assert _isomorphic(a, b)
-    laplacian = torch.diag_embed(other.adj.sum(-1)) - other.adj
-    rayleigh = (other.x.mT @ laplacian @ other.x).diagonal(dim1=1, dim2=2) / 100
+    laplacian = torch.diag_embed(other["A"].sum(-1)) - other["A"]
+    rayleigh = (other["X"].mT @ laplacian @ other["X"]).diagonal(dim1=1, dim2=2) / 100
     torch.testing.assert_close(rayleigh[0], torch.tensor([1.0, 1.0]), atol=1e-4, rtol=0)
+
+
+def test_node_orders_and_signs_are_drawn_evenly():
+    trainer = Trainer(config("grum"), data("grum", [STAR], 5))
+    look = trainer.look(trainer.data.train, torch.zeros(4000, dtype=torch.int64), 0)
+    centre = look.clean["A"].sum(2).argmax(1)
+    assert (centre.bincount(minlength=5)[:4].float() / 1000 - 1).abs().max() < 0.15
+    assert not (centre == 4).any()
+    x = look.clean["X"][..., 0]
+    largest = x.gather(1, x.abs().argmax(1, keepdim=True))
+    assert abs(float((largest > 0).float().mean()) - 0.5) < 0.05
 
 
 def test_gradients_are_those_of_the_reference_network():
@@ -108,10 +104,9 @@ def test_gradients_are_those_of_the_reference_network():
     trainer = Trainer(config("grum"), data("grum", [STAR, LOLLIPOP], 7))
     trainer.gradients()
     found = [p.grad for p in trainer.network.parameters()]
-    chosen = order(trainer.config.seed, 2, trainer.config.run.batch, 0)
-    batch, noise = trainer.draw(trainer.data.train, chosen, "step", 0)
+    look = trainer.look(trainer.data.train, order(trainer.config.seed, 2, trainer.config.run.batch, 0), 0)
     trainer.network.zero_grad()
-    trainer.objective.total(trainer.objective(trainer.network, batch, noise)).backward()
+    trainer.objective.total(trainer.objective(trainer.network, look)).backward()
     for p, gradient in zip(trainer.network.parameters(), found, strict=True):
         if p.grad is not None and p.grad.norm():
             assert gradient is not None

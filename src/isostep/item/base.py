@@ -12,6 +12,7 @@ from pydantic import AfterValidator
 from isostep.base.errors import InputError, located
 from isostep.base.files import numbered_lines, replacing
 from isostep.base.markup import Markup
+from isostep.base.plugins import entry_points
 from isostep.item.sketch import Sketch
 
 if TYPE_CHECKING:
@@ -104,8 +105,11 @@ class Decoder(Protocol):
 
 def kind_named(name: str) -> type[Item]:
     if name not in KINDS:
+        for point in entry_points().values():  # a family of another package defines its items when it is imported
+            point.load()
+    if name not in KINDS:
         raise InputError(
-            f"unknown kind of item {name[:60]!r}, known: {', '.join(KINDS)}; import the module that defines it"
+            f"unknown kind of item {name[:60]!r}, known: {', '.join(KINDS)}; install the package that defines it"
         )
     return KINDS[name]
 

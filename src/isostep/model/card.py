@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from torch import Tensor
 
 from isostep.base.errors import InputError
+from isostep.family import find_family
 from isostep.item import Decoder
-from isostep.item.decoding import decoder_for
-from isostep.process import PROCESSES, Process
+from isostep.process import Process
 from isostep.settings.schema import SamplerPreset, one_line
+from isostep.state import GraphState
 
 FORMAT = 1
 MAX_NODES = 4096
-MAX_NUMBER = 1e6  # of a process setting
-PROCESS_SETTINGS = {
-    "VP": ("beta_min", "beta_max"),
-    "subVP": ("beta_min", "beta_max"),
-    "VE": ("sigma_min", "sigma_max"),
-    "bridge": ("sigma_0", "sigma_1", "drift_coeff"),
-}
+Width = Annotated[int, Field(ge=1, le=MAX_NODES)]
 
 
 class _Frozen(BaseModel):
@@ -40,12 +37,12 @@ class Provenance(_Frozen):
 class ModelInfo(_Frozen):
     format: Literal[1] = FORMAT
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
-    family: Literal["gdss", "grum"]
+    family: str
     dataset: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     network: dict[str, Any]
     process: dict[str, dict[str, Any]]
     max_nodes: int = Field(ge=1, le=MAX_NODES)
-    features: int = Field(ge=1, le=MAX_NODES)
+    features: Width | dict[str, Width]  # of X; or of each component that has features, by name
     node_counts: tuple[tuple[int, int], ...] = Field(min_length=1, max_length=MAX_NODES)  # (nodes, how many graphs)
     atoms: tuple[str, ...] | None = None  # None: generic graphs
     scale: float = Field(default=1.0, gt=0)  # A = bond order / scale
@@ -54,18 +51,26 @@ class ModelInfo(_Frozen):
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     provenance: Provenance
 
+    @field_validator("features")
+    @classmethod
+    def _plain(cls, value: int | dict[str, int]) -> int | dict[str, int]:
+        """One form for one thing."""
+        return value["X"] if isinstance(value, dict) and value.keys() == {"X"} else value
+
     @model_validator(mode="after")
     def _consistent(self) -> ModelInfo:
-        if set(self.process) != {"X", "A"}:
-            raise ValueError(f"process must name the components X and A, got {sorted(self.process)}")
+        components = find_family(self.family).components
         if any(not 1 <= n <= self.max_nodes or not 1 <= count <= 2**53 for n, count in self.node_counts):
             raise ValueError(f"node_counts must be pairs (1..{self.max_nodes} nodes, 1 or more graphs)")
         if self.atoms is not None:
-            if len(self.atoms) != self.features:
-                raise ValueError(f"{len(self.atoms)} atoms for {self.features} features")
+            if len(self.atoms) != self.widths.get("X"):
+                raise ValueError(f"{len(self.atoms)} atoms for {self.widths.get('X')} features")
             if strange := [symbol for symbol in self.atoms if symbol not in _elements()]:
                 raise ValueError(f"{strange[0][:20]!r} in atoms is not a chemical element")
-        _ = self.processes(), self.decoder  # refuse settings that nothing can be made from
+        if strange := sorted(self.widths.keys() - components):
+            raise ValueError(f"features of {strange[0][:20]!r}, but the components are {', '.join(components)}")
+        # Refuse settings that nothing can be made from.
+        _ = self.processes(), self.blank(torch.ones(1, 1)), self.decoder
         return self
 
     @property
@@ -74,10 +79,19 @@ class ModelInfo(_Frozen):
 
     @property
     def decoder(self) -> Decoder:
-        return decoder_for(self.atoms, self.max_nodes, self.scale)
+        return find_family(self.family).decoder(self)
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """Numbers per node, edge or graph; a component without an entry has one number and no axis for it."""
+        return {"X": self.features} if isinstance(self.features, int) else self.features
+
+    def blank(self, mask: Tensor) -> GraphState:
+        """Graphs of these nodes with zeros in every component."""
+        return GraphState.zeros(mask, find_family(self.family).components, self.widths)
 
     def processes(self) -> dict[str, Process]:
-        return {name: make_process(settings) for name, settings in self.process.items()}
+        return find_family(self.family).make_processes(self.process)
 
     @staticmethod
     def parse(record: Any, origin: str) -> ModelInfo:
@@ -86,22 +100,6 @@ class ModelInfo(_Frozen):
             return ModelInfo.model_validate(record)
         except ValidationError as error:
             raise InputError(one_line(error, origin)) from error
-
-
-def make_process(settings: dict[str, Any]) -> Process:
-    """A process from its settings, such as {"type": "VP", "beta_min": 0.1, "beta_max": 1.0}."""
-    options = dict(settings)
-    kind = options.pop("type", None)
-    if not isinstance(kind, str) or kind not in PROCESS_SETTINGS:
-        raise InputError(f"unknown process type {str(kind)[:60]!r}; choose one of: {', '.join(PROCESS_SETTINGS)}")
-    if unknown := sorted(options.keys() - set(PROCESS_SETTINGS[kind])):
-        raise InputError(f"process {kind} has no setting {unknown[0]!r}; it takes: {', '.join(PROCESS_SETTINGS[kind])}")
-    for name, value in options.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_NUMBER:
-            raise InputError(
-                f"process {kind}: {name} must be a number of at most {MAX_NUMBER:g}, got {str(value)[:60]!r}"
-            )
-    return PROCESSES[kind](**options)
 
 
 @cache

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from isostep.base.errors import InputError
+from isostep.family import find_family
 from isostep.item import Decoder
 from isostep.model.card import ModelInfo
 from isostep.network import assemble
@@ -31,16 +32,17 @@ class Model:
     @staticmethod
     def of(info: ModelInfo, weights: Mapping[str, Tensor]) -> Model:
         """Build the network that the card describes, and try it on an empty graph of two nodes."""
-        model = Model(info, assemble(info.family, info.network, weights))
-        x, a = torch.zeros(1, 2, info.features), torch.zeros(1, 2, 2)
+        model = Model(info, assemble(find_family(info.family).network, info.network, weights))
+        blank = info.blank(torch.ones(1, 2))
         try:
             with torch.no_grad():
-                out = model.network(x, a, torch.ones(1, 2), torch.zeros(1))
+                out = model.network(*blank.components.values(), blank.mask, torch.zeros(1))
         except (RuntimeError, IndexError) as error:
             cause = str(error).split("\n")[0]
             raise InputError(f"the network does not take {info.features} node features: {cause}") from error
-        if [part.shape for part in out] != [x.shape, a.shape]:
-            raise InputError(f"the network returns shapes {[tuple(p.shape) for p in out]} for X {tuple(x.shape)}")
+        found, expected = [tuple(part.shape) for part in out], [tuple(x.shape) for x in blank.components.values()]
+        if found != expected:
+            raise InputError(f"the network returns shapes {found} for {', '.join(blank.components)} of {expected}")
         if not all(bool(part.isfinite().all()) for part in out):
             raise InputError("the network returns values that are not finite; its weights are damaged")
         return model
@@ -51,11 +53,11 @@ class Model:
 
     @cached_property
     def _fast(self) -> FastNetwork:
-        return FastNetwork(self.network)
+        return find_family(self.info.family).fast_network(self.network)
 
     def _call(self, state: GraphState, t: Tensor) -> dict[str, Tensor]:
-        x, a = self._fast(state["X"], state["A"], state.mask, t)
-        return {"X": x, "A": a}
+        names = find_family(self.info.family).components
+        return dict(zip(names, self._fast(*(state[name] for name in names), state.mask, t), strict=True))
 
     @property
     def device(self) -> torch.device:
@@ -84,11 +86,8 @@ class Model:
     def prior(self, index: Tensor, seed: int, sizes: Tensor | None = None) -> GraphState:
         """Start states of the graphs `index`: each depends on (seed, its index) only."""
         sizes = self.sizes(index, seed) if sizes is None else sizes
-        slots = self.info.max_nodes
-        mask = torch.arange(slots)[None, :] < sizes[:, None]
-        rows = len(index)
-        x, a = torch.zeros(rows, slots, self.info.features), torch.zeros(rows, slots, slots)
-        z = standard_normal(GraphState.of(mask, X=x, A=a).to(self.device), seed, index)
+        mask = torch.arange(self.info.max_nodes)[None, :] < sizes[:, None]
+        z = standard_normal(self.info.blank(mask).to(self.device), seed, index)
         processes = self.info.processes()
         return z.replace({name: value * processes[name].prior_std for name, value in z.components.items()})
 

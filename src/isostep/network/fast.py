@@ -1,6 +1,6 @@
 """The networks at inference speed: graphs are grouped by size, padding is cut off, and each group runs the fastest
-program that can compute the network. The reference network (`GdssNetwork`, `GrumNetwork`) runs whenever none can:
-in training, with gradients, in another type than float32, for networks this module does not know.
+program that can compute the network. The network itself runs whenever none can: in training, with gradients, in another
+type than float32, where its family has no fast path.
 
 Groups minimise the work a graph of n nodes brings, n^2, plus a fixed cost per group:
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -21,10 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from isostep.base.errors import InputError, require
-from isostep.network.gdss import fast as fast_gdss
-from isostep.network.gdss.reference import GdssNetwork
-from isostep.network.grum import fast as fast_grum
-from isostep.network.grum.reference import GrumNetwork
+from isostep.state import Kind
 
 BACKENDS = ("auto", "reference", "torch", "numba")
 FEW_GRAPHS = 8
@@ -50,12 +48,20 @@ class Program(Protocol):
         """Whether graphs of different sizes may share a call."""
         ...
 
-    def __call__(self, x: Tensor, adj: Tensor, mask: Tensor | None, t: Tensor, padding: int) -> tuple[Tensor, Tensor]:
-        """Outputs for x (B, n, F), adj (B, n, n), t (B,), masked; `mask` (B, n) is None where all nodes are real.
-
-        `padding` is how many padded node slots were cut off.
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+        """Outputs, masked, for (x, a, ..., mask, t, padding): components of n node slots; `mask` (B, n), None where
+        all nodes are real; t (B,); how many padded node slots were cut off.
         """
         ...
+
+
+class FastPath(NamedTuple):
+    """A family's programs: `fold(network, dtype, ops)` prepares the weights, or returns None for a network that it
+    does not know. `kernels` is the module whose `NumbaOps` are the compiled `ops`; without them `ops` is None.
+    """
+
+    fold: Callable[[Any, torch.dtype, Any], Program | None]
+    kernels: str | None = None
 
 
 class Group(NamedTuple):
@@ -98,33 +104,40 @@ class FastSettings:
 
 
 class FastNetwork:
-    """`network` called the fast way; same arguments, same results up to rounding."""
+    """`network` called the fast way; same arguments, same results up to rounding. `kinds` are its components'."""
 
-    def __init__(self, network: nn.Module, settings: FastSettings | None = None) -> None:
-        self.network = network
+    def __init__(
+        self, network: nn.Module, path: FastPath | None, kinds: tuple[Kind, ...], settings: FastSettings | None = None
+    ) -> None:
+        self.network, self.path = network, path
         self.settings = FastSettings.from_environment() if settings is None else settings
+        self._node_axes = tuple({"node": 1, "edge": 2, "graph": 0}[kind] for kind in kinds)
         self._program: Program | None = None
         self._weights: list[tuple[int, int]] | None = None
         # Where each weight is kept: walking through the modules would add a tenth to the call of a single graph.
         self._homes = [(m._parameters, name) for m in network.modules() for name in m._parameters]
         self._plan: tuple[Tensor, Order | None] | None = None
 
-    def __call__(self, x: Tensor, adj: Tensor, mask: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        """x (B, N, F), adj (B, N, N) symmetric, both zero on padding; mask (B, N); t (B,)."""
-        program = self.program(x)
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """(x, a, ..., mask, t): components zero on padding, edges symmetric; mask (B, N); t (B,)."""
+        *components, mask, t = inputs
+        program = self.program(components[0])
         order = None if program is None else self._order(mask, program)
         if program is None or order is None:
-            return self.network(x, adj, mask, t)
+            return self.network(*inputs)
         # Whole rows are moved, there and back: cheaper than to index the parts of every group.
-        x, adj, t = (part.index_select(0, order.rows) for part in (x, adj, t))
-        out_x, out_adj = torch.zeros_like(x), torch.zeros_like(adj)
+        *components, t = (part.index_select(0, order.rows) for part in (*components, t))
+        out = [torch.zeros_like(part) for part in components]
         start = 0
         for rows, n, real in order.groups:
             here = slice(start, start + len(rows))
-            part = program(x[here, :n], adj[here, :n, :n], real, t[here], x.shape[1] - n)
-            out_x[here, :n], out_adj[here, :n, :n] = part
+            cuts = [(here, *(slice(n),) * axes) for axes in self._node_axes]
+            parts = (part[cut] for part, cut in zip(components, cuts, strict=True))
+            found = program(*parts, real, t[here], mask.shape[1] - n)
+            for whole, cut, part in zip(out, cuts, found, strict=True):
+                whole[cut] = part
             start = here.stop
-        return out_x.index_select(0, order.places), out_adj.index_select(0, order.places)
+        return tuple(part.index_select(0, order.places) for part in out)
 
     def program(self, x: Tensor) -> Program | None:
         """The program for inputs like `x` with the present weights; None: only the reference can do it."""
@@ -133,7 +146,7 @@ class FastNetwork:
         found = (home[name] for home, name in self._homes)
         weights = [(p.data_ptr(), p._version) for p in found if p is not None]
         if weights != self._weights:
-            self._program, self._weights = choose_program(self.network, self.settings), weights
+            self._program, self._weights = choose_program(self.network, self.path, self.settings), weights
         return self._program
 
     def _order(self, mask: Tensor, program: Program) -> Order | None:
@@ -144,17 +157,13 @@ class FastNetwork:
         return self._plan[1]
 
 
-def choose_program(network: nn.Module, settings: FastSettings) -> Program | None:
+def choose_program(network: nn.Module, path: FastPath | None, settings: FastSettings) -> Program | None:
     """The fastest program that computes `network` on the device its weights are on."""
-    if settings.backend == "reference":
+    if path is None or settings.backend == "reference":
         return None
     keep_memory()
-    dtype, compiled = PRECISIONS[settings.precision], _compiled_pays(network, settings)
-    if isinstance(network, GdssNetwork) and fast_gdss.can_fold(network):
-        return fast_gdss.fold(network, dtype, _kernels("gdss") if compiled else None)
-    if isinstance(network, GrumNetwork):
-        return fast_grum.fold(network, dtype, _kernels("grum") if compiled else None)
-    return None
+    ops = _kernels(path.kernels) if path.kernels and _compiled_pays(network, settings) else None
+    return path.fold(network, PRECISIONS[settings.precision], ops)
 
 
 def keep_memory() -> None:
@@ -172,10 +181,10 @@ def _compiled_pays(network: nn.Module, settings: FastSettings) -> bool:
     return wanted and next(network.parameters()).device.type == "cpu" and settings.precision == "float32"
 
 
-def _kernels(family: str) -> Any:
+def _kernels(module: str) -> Any:
     """Compiled helpers of a family; None where Numba is not installed."""
     try:
-        return importlib.import_module(f"isostep.network.{family}.kernels").NumbaOps()
+        return importlib.import_module(module).NumbaOps()
     except ImportError:
         return None
 

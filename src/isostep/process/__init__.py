@@ -2,10 +2,9 @@
 
 from isostep.process.base import LinearStep, Marginal, Process, noisier_step
 from isostep.process.bridge import Bridge
+from isostep.process.registry import PROCESSES, make_process
 from isostep.process.score_sde import VE, VP, ScoreSde, SubVP
 from isostep.process.sde import DriftSde, Evaluation, FlowSde, ProcessSde, Sde, as_sde
-
-PROCESSES = {"VP": VP, "VE": VE, "subVP": SubVP, "bridge": Bridge}
 
 __all__ = [
     "PROCESSES",
@@ -23,5 +22,6 @@ __all__ = [
     "Sde",
     "SubVP",
     "as_sde",
+    "make_process",
     "noisier_step",
 ]

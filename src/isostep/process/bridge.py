@@ -15,7 +15,7 @@ in a.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -29,6 +29,7 @@ from isostep.state import expand
 class Bridge:
     """Ornstein-Uhlenbeck bridge mixture; `drift_coeff` = 0 is the Brownian bridge."""
 
+    settings: ClassVar[tuple[str, ...]] = ("sigma_0", "sigma_1", "drift_coeff")
     sigma_0: float = 0.4
     sigma_1: float = 0.2
     drift_coeff: float = 0.0

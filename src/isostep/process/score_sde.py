@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -122,6 +122,7 @@ class VP(ScoreSde):
     comparisons with their output only.
     """
 
+    settings: ClassVar[tuple[str, ...]] = ("beta_min", "beta_max")
     beta_min: float = 0.1
     beta_max: float = 1.0
     single_std: bool = False
@@ -186,6 +187,7 @@ class SubVP(VP):
 class VE(ScoreSde):
     """Variance exploding."""
 
+    settings: ClassVar[tuple[str, ...]] = ("sigma_min", "sigma_max")
     sigma_min: float = 0.1
     sigma_max: float = 1.0
 

@@ -17,13 +17,13 @@ from isostep.training.log import CONFIG, LOG, TrainLog
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOSSES = {"loss_x": "nodes", "loss_adj": "edges"}
-
 
 def curve(log: TrainLog) -> Figure:
     """Loss of each component against steps, validation as points; then each metric of the samples."""
     figure, (losses, *rest) = panels(1 + len(log.metrics))
-    for colour, (column, name) in zip(COLOURS, LOSSES.items(), strict=False):
+    columns = [column for column in log.losses if column.startswith("loss_")]
+    for colour, column in zip(COLOURS, columns, strict=False):
+        name = column.removeprefix("loss_")
         losses.plot(*log.points(column), color=colour, lw=0.8, label=name)
         losses.plot(*log.points(f"val_{column}"), "o", color=colour, ms=3.5, label=f"{name}, validation")
     losses.set(xlabel="step", ylabel="loss per graph")

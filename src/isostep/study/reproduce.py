@@ -1,6 +1,6 @@
 """The paper's tables and figures, each a file in `presets/paper`: what to run, its values, what is not comparable.
 
-A part's model is, in this order: the one the user gives, the released GDSS weights (fetched, or under
+A part's model is, in this order: the one the user gives, the released weights (fetched, or under
 ISOSTEP_DATA), the small model embedded for that dataset. A part without a model is left out, and the output says so.
 """
 
@@ -16,6 +16,7 @@ from pydantic import Field
 
 from isostep.base.errors import InputError
 from isostep.base.schema import Frozen, checked
+from isostep.family import find_family
 from isostep.metric.mmd import Kernel
 from isostep.model.lookup import embedded_names, load_model
 from isostep.model.model import Model
@@ -56,7 +57,7 @@ class PaperTest(Frozen):
 
 
 class Part(Frozen):
-    family: Literal["gdss", "grum"]
+    family: str
     dataset: str
     metrics: tuple[str, ...]
     kernel: Kernel | None = None
@@ -146,18 +147,19 @@ def find_model(part: Part, source: str | None, given: Model | None, parts: tuple
         fits = [p for p in parts if dataset in (p.dataset, f"{p.dataset}-small")]
         if part in fits or (not fits and part == parts[0]):
             return PartModel(source, given, _about(f"Model {given.info.name}, given with --model", given, part))
-    if part.family == "gdss":
-        name = f"gdss_{part.dataset.replace('-', '_')}"
-        known = known_table()[1].get(name)
-        if known and (path := fetched(known)):
-            return PartModel(str(path), load_model(path), "Released GDSS weights.")
-        return f"{part.dataset}: no weights found; run `isostep fetch {name}`, or name a file with --model FILE"
-    name = f"grum-{part.dataset}-small"
+    title = find_family(part.family).title
+    known = known_table()[1].get(f"{part.family}_{part.dataset.replace('-', '_')}")
+    if known and (path := fetched(known)):
+        return PartModel(str(path), load_model(path), f"Released {title} weights.")
+    name = f"{part.family}-{part.dataset}-small"
     if name in embedded_names():
         model = load_model(name)
         about = _about(f"Embedded model {name}, smaller than the paper's", model, part)
-        return PartModel(name, model, f"{about} Only the order of the arms can be compared; GruM's own: --model FILE.")
-    return f"{part.dataset}: GruM's weights are needed; name the released file or a model with --model FILE"
+        return PartModel(
+            name, model, f"{about} Only the order of the arms can be compared; {title}'s own: --model FILE."
+        )
+    remedy = f"run `isostep fetch {known.name}`, or name" if known else "name"
+    return f"{part.dataset}: {title}'s weights are needed; {remedy} the released file or a model with --model FILE"
 
 
 def _about(origin: str, model: Model, part: Part) -> str:

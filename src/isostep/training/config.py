@@ -2,102 +2,45 @@
 
 from __future__ import annotations
 
-import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, create_model, model_validator
 
-from isostep.base.errors import InputError
-from isostep.process import PROCESSES, Process
+from isostep.base.errors import InputError, located
+from isostep.base.schema import Frozen, checked
+from isostep.family import Family, Training, find_family
+from isostep.model.presets import read_toml
+from isostep.process import Process
 from isostep.settings.schema import SamplerPreset
 
-Positive = Field(gt=0)
 
+class ProcessConfig(Frozen):
+    """One component's process: the name and its numbers, such as sigma_0 or beta_max; and how its loss is weighted."""
 
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class DataConfig(Section):
-    """`name` as in `isostep data list`; `holdout` is the share of training graphs kept for validation where the
-    dataset has no validation split of its own."""
-
-    name: str
-    features: Literal["atoms", "eigenvectors", "degree"]
-    max_nodes: int | None = Field(default=None, gt=1)
-    degree_classes: int = Field(default=10, gt=0)
-    holdout: float = Field(default=0.02, gt=0, lt=1)
-
-
-class ProcessConfig(Section):
-    """One component's process: the name and its numbers, such as sigma_0 or beta_max."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(extra="allow")
     type: str
     weight: Literal["default", "const"] = "default"
     cap: float | None = Field(default=None, gt=0)
+    factor: float | None = Field(default=None, gt=0)  # of its loss; default: `loss.edges` for edges, 1 for others
 
     @property
-    def numbers(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
-
-    def build(self) -> Process:
-        if self.type not in PROCESSES:
-            raise InputError(f"unknown process type {self.type!r}; choose one of {', '.join(PROCESSES)}")
-        try:
-            return PROCESSES[self.type](**self.numbers)
-        except TypeError as error:
-            raise InputError(f"process {self.type} does not take {sorted(self.numbers)}: {error}") from error
+    def settings(self) -> dict[str, Any]:
+        """Without the loss."""
+        return {"type": self.type, **(self.model_extra or {})}
 
 
-class ProcessesConfig(Section):
-    X: ProcessConfig
-    A: ProcessConfig
-
-
-class GrumConfig(Section):
-    """Widths of the graph transformer; `mlp` and `ff` are the hidden widths of the input/output and inner blocks."""
-
-    layers: int = Positive
-    dx: int = Positive
-    de: int = Positive
-    dy: int = Positive
-    heads: int = Positive
-    ff_x: int = Positive
-    ff_e: int = Positive
-    ff_y: int = Field(default=2048, gt=0)
-    mlp_x: int = Positive
-    mlp_e: int = Positive
-    mlp_y: int = Positive
-    dropout: float = Field(default=0.1, ge=0, lt=1)
-
-
-class GdssConfig(Section):
-    """Settings of the two score networks, named as in the released files."""
-
-    node_network: Literal["ScoreNetworkX", "ScoreNetworkX_GMH"] = "ScoreNetworkX"
-    depth: int = Positive
-    nhid: int = Positive
-    adim: int = Positive
-    num_heads: int = Positive
-    num_layers: int = Positive
-    num_linears: int = Positive
-    c_init: int = Positive
-    c_hid: int = Positive
-    c_final: int = Positive
-
-
-class LossConfig(Section):
-    """`eps`: times are drawn from (0, 1 - eps); `edges`: factor of the adjacency's loss; `strata`: one time from each
-    of `batch` equal parts of that interval, which is the same mean with less noise."""
+class LossConfig(Frozen):
+    """`eps`: times are drawn from (0, 1 - eps); `edges`: factor of the loss of edges; `strata`: one time from each of
+    `batch` equal parts of that interval, which is the same mean with less noise."""
 
     eps: float = Field(default=2e-3, gt=0, lt=1)
     edges: float = Field(default=5.0, gt=0)
     strata: bool = False
 
 
-class OptimizerConfig(Section):
+class OptimizerConfig(Frozen):
     """Learning rate: linear warm-up, level, then linear decay to `lr_end` over the last `decay_steps`.
 
     `lr_factor` multiplies it once per epoch besides (GDSS' exponential schedule).
@@ -115,12 +58,12 @@ class OptimizerConfig(Section):
     ema: float = Field(default=0.999, ge=0, lt=1)
 
 
-class RunConfig(Section):
+class RunConfig(Frozen):
     """Lengths in steps. `validation_graphs` is rounded to whole batches; `compile` fuses the network's operations: a
     slow start, then a multiple of the speed."""
 
-    steps: int = Positive
-    batch: int = Positive
+    steps: int = Field(gt=0)
+    batch: int = Field(gt=0)
     validate_every: int = Field(default=500, gt=0)
     validation_graphs: int = Field(default=512, gt=0)
     checkpoint_every: int = Field(default=200, gt=0)
@@ -128,11 +71,11 @@ class RunConfig(Section):
     compile: bool = False
 
 
-class EvaluateConfig(Section):
+class EvaluateConfig(Frozen):
     """Every `every` steps, and after the last, `graphs` graphs are sampled from the averaged weights with `steps` steps
     of `solver` and measured against `reference` (the dataset's, unless named); the values go into the log."""
 
-    every: int = Positive
+    every: int = Field(gt=0)
     graphs: int = Field(default=1000, gt=1)
     steps: int = Field(default=100, gt=0)
     solver: str = "exponential-2"
@@ -141,14 +84,14 @@ class EvaluateConfig(Section):
     reference: str | None = None
 
 
-class TrainConfig(Section):
+class TrainConfig(Frozen):
+    """Of any family; `schema_of` adds the tables that the family itself defines: [data] and the one of its name."""
+
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
-    family: Literal["grum", "gdss"]
+    family: str
     seed: int = Field(default=0, ge=0)
-    data: DataConfig
-    process: ProcessesConfig
-    grum: GrumConfig | None = None
-    gdss: GdssConfig | None = None
+    data: Any
+    process: dict[str, ProcessConfig]
     loss: LossConfig = LossConfig()
     optimizer: OptimizerConfig
     run: RunConfig
@@ -156,31 +99,50 @@ class TrainConfig(Section):
     sampler: SamplerPreset = SamplerPreset()  # goes into the model's card; training does not look at it
 
     @model_validator(mode="after")
-    def _network_of_the_family(self) -> TrainConfig:
-        other = "gdss" if self.family == "grum" else "grum"
-        if getattr(self, self.family) is None or getattr(self, other) is not None:
-            raise ValueError(f"family {self.family!r} needs the table [{self.family}] and no [{other}]")
+    def _processes_of_the_family(self) -> TrainConfig:
+        self.processes()
         return self
+
+    @property
+    def record(self) -> Family:
+        return find_family(self.family)
+
+    @property
+    def training(self) -> Training:
+        return training_of(self.record)
+
+    @property
+    def network(self) -> Any:
+        """The table of the family's name."""
+        return getattr(self, self.family)
+
+    def processes(self) -> dict[str, Process]:
+        return self.record.make_processes({name: one.settings for name, one in self.process.items()})
+
+
+@cache
+def schema_of(family: Family) -> type[TrainConfig]:
+    """What a configuration of `family` is checked by."""
+    training = training_of(family)
+    tables: dict[str, Any] = {"data": (training.data, ...), family.name: (training.network, ...)}
+    return create_model(f"TrainConfig of {family.name}", __base__=TrainConfig, **tables)
+
+
+def training_of(family: Family) -> Training:
+    if family.training is None:
+        raise InputError(f"models of the family {family.name} cannot be trained: its record says nothing about it")
+    return family.training
 
 
 def load_config(path: str | Path) -> TrainConfig:
     """Read and check a TOML file; the error names the key."""
-    path = Path(path)
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from error
-    return check_config(values, str(path))
+    return check_config(read_toml(Path(path)), str(path))
 
 
 def check_config(values: dict[str, Any], origin: str) -> TrainConfig:
     """A checked configuration; the first problem becomes one line with its key."""
-    try:
-        return TrainConfig.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "file"
-        seen = "" if first["type"] == "missing" or isinstance(first["input"], dict) else f", got {first['input']!r}"
-        raise InputError(f"{origin}: {key}: {first['msg']}{seen}") from None
+    if not isinstance(family := values.get("family"), str):
+        raise InputError(f"{origin}: family: the name of a family is needed, got {family!r}")
+    with located(origin):
+        schema = schema_of(find_family(family))
+    return checked(schema, values, origin)

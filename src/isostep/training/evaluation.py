@@ -6,11 +6,11 @@ from torch import nn
 
 from isostep.base.errors import InputError
 from isostep.dataset import load
+from isostep.dataset.examples import TrainingData
 from isostep.metric.evaluate import evaluate
 from isostep.model.model import Model
 from isostep.sampling.run import sample
 from isostep.training.config import EvaluateConfig, TrainConfig
-from isostep.training.data import TrainData
 from isostep.training.export import card
 
 TRIED = 32  # training graphs on which a run tries its metrics before it starts
@@ -19,7 +19,7 @@ TRIED = 32  # training graphs on which a run tries its metrics before it starts
 class Evaluation:
     """What `[evaluate]` of a configuration asks for; metrics that cannot be computed here are refused at once."""
 
-    def __init__(self, config: TrainConfig, data: TrainData, settings: EvaluateConfig) -> None:
+    def __init__(self, config: TrainConfig, data: TrainingData, settings: EvaluateConfig) -> None:
         self.settings, self.reference = settings, settings.reference or config.data.name
         self.info = card(config, data, "in training")
         evaluate(load(config.data.name).split("train")[:TRIED], self.reference, metrics=settings.metrics, resamples=0)

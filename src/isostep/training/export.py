@@ -10,17 +10,16 @@ import torch
 
 from isostep.base.errors import InputError
 from isostep.base.files import replacing
+from isostep.dataset.examples import TrainingData
 from isostep.model.card import ModelInfo, Provenance
 from isostep.model.folder import save_model
 from isostep.training.checkpoint import BEST, LAST, load_checkpoint, part
 from isostep.training.config import TrainConfig, load_config
-from isostep.training.data import TrainData, load_data
 from isostep.training.log import CONFIG, LOG
-from isostep.training.network import network_params
 
 
 def export_run(
-    run: str | Path, out: str | Path, checkpoint: Literal["best", "last"] = "best", data: TrainData | None = None
+    run: str | Path, out: str | Path, checkpoint: Literal["best", "last"] = "best", data: TrainingData | None = None
 ) -> ModelInfo:
     """Write the model folder `out` from the run folder `run`."""
     run, out = Path(run), Path(out)
@@ -30,7 +29,7 @@ def export_run(
         raise InputError(f"{run} has no {path.name}; train for at least run.validate_every steps first")
     tensors, progress = load_checkpoint(path)
     weights = {name: value.to(torch.float16) for name, value in part(tensors, "ema.").items()}
-    data = data or load_data(config.data)
+    data = data or config.training.load(config.data)
     source = f"trained by isostep, seed {config.seed}, {progress.step} steps, {progress.seconds / 60:.0f} minutes"
     info = save_model(out, card(config, data, source), weights)
     for name in (CONFIG, LOG):
@@ -40,20 +39,17 @@ def export_run(
     return info
 
 
-def card(config: TrainConfig, data: TrainData, source: str) -> ModelInfo:
+def card(config: TrainConfig, data: TrainingData, source: str) -> ModelInfo:
     """The model's card."""
     spec = data.spec
     return ModelInfo(
         name=config.name,
         family=config.family,
         dataset=config.data.name,
-        network=network_params(config, data),
-        process={
-            "X": {"type": config.process.X.type, **config.process.X.numbers},
-            "A": {"type": config.process.A.type, **config.process.A.numbers},
-        },
+        network=config.training.params(config.network, config.data, data),
+        process={name: one.settings for name, one in config.process.items()},
         max_nodes=data.max_nodes,
-        features=data.features,
+        features=dict(data.widths),
         node_counts=tuple((n, count) for n, count in enumerate(data.node_counts) if n and count),
         atoms=None if spec is None else spec.atoms,
         scale=1.0 if spec is None else spec.scale,

@@ -10,8 +10,8 @@ from isostep.base.errors import InputError
 from isostep.base.files import replacing
 
 CONFIG, LOG = "train.toml", "log.csv"
-COLUMNS: tuple[str, ...] = ("step", "loss", "loss_x", "loss_adj", "val_loss_x", "val_loss_adj", "lr", "seconds")
-COLUMNS += ("cpu_seconds",)
+BEFORE, AFTER = ("step", "loss"), ("lr", "seconds", "cpu_seconds")  # columns before and after the components' losses
+OLD = {"loss_x": "loss_X", "loss_adj": "loss_A", "val_loss_x": "val_loss_X", "val_loss_adj": "val_loss_A"}
 
 
 def is_run(folder: Path) -> bool:
@@ -20,7 +20,7 @@ def is_run(folder: Path) -> bool:
 
 
 class TrainLog:
-    """Rows of the log, in memory; `flush` writes them all atomically. Metrics of samples follow the columns above."""
+    """Rows of the log, in memory; `flush` writes them all atomically. Metrics of samples come last."""
 
     def __init__(self, path: Path, step: int | None = None) -> None:
         """Rows up to `step`, or all."""
@@ -28,8 +28,15 @@ class TrainLog:
         self.rows = [row for row in _read(path) if step is None or int(row["step"]) <= step]
 
     @property
+    def losses(self) -> list[str]:
+        """Columns of the components' losses, those of validation last."""
+        found = (key for row in self.rows for key in row if key.startswith(("loss_", "val_loss_")))
+        return sorted(dict.fromkeys(found), key=lambda key: key.startswith("val_"))
+
+    @property
     def metrics(self) -> list[str]:
-        return list(dict.fromkeys(key for row in self.rows for key in row if key not in COLUMNS))
+        known = {*BEFORE, *self.losses, *AFTER}
+        return list(dict.fromkeys(key for row in self.rows for key in row if key not in known))
 
     def add(self, step: int, numbers: Mapping[str, float], seconds: float, cpu_seconds: float) -> None:
         row = {name: f"{float(value):.6g}" for name, value in numbers.items()}
@@ -37,7 +44,7 @@ class TrainLog:
 
     def flush(self) -> None:
         with replacing(self.path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, (*COLUMNS, *self.metrics), restval="")
+            writer = csv.DictWriter(file, (*BEFORE, *self.losses, *AFTER, *self.metrics), restval="")
             writer.writeheader()
             writer.writerows(self.rows)
 
@@ -48,11 +55,12 @@ class TrainLog:
 
 
 def _read(path: Path) -> list[dict[str, str]]:
+    """Rows of a log, also of one with the older column names."""
     if not path.exists():
         return []
     try:
         with open(path, newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+            rows = [{OLD.get(name, name): text for name, text in row.items()} for row in csv.DictReader(file)]
         for row in rows:
             int(row["step"])
             [float(row[name]) for name in row if row[name]]

@@ -1,96 +1,67 @@
-"""Both families learn from one noisy look at a clean graph D at a random time t ~ U(0, 1 - eps):
+"""A network learns from one noisy look at a clean graph D at a random time t ~ U(0, 1 - eps):
 
-    x_t = m(t) D + std(t) z                                   marginal of the component's process, z ~ N(0, 1)
-    bridge matching (GruM)            1/2 sum (c(t) (net - D))^2,   c = pull / sigma, or 1
-    denoising score matching (GDSS)   1/2 sum (std(t) score + z)^2
+    x_t = m(t) D + std(t) z                      marginal of the component's process, z ~ N(0, 1)
 
-Sums run over all entries of one graph (the adjacency's full matrix), means over graphs; the total is
-loss_X + `edges` * loss_A. Noise for edges is drawn for i < j and mirrored.
+Each component's loss is the one that its family has chosen (`process/matching.py`), summed over the entries of a graph,
+averaged over graphs; the total is the sum over components of factor * loss.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from isostep.process import Bridge, Process
-from isostep.state import expand
-from isostep.training.config import ProcessConfig, TrainConfig
-from isostep.training.data import Batch
+from isostep.process import Process
+from isostep.state import GraphState, expand
+from isostep.training.config import TrainConfig
 
-PARTS = ("X", "A")
+Losses: TypeAlias = dict[str, Tensor]  # mean over graphs of each component's loss
 
 
-class Draw(NamedTuple):
-    """One time per graph (B,), float64, and noise per component."""
+class Look(NamedTuple):
+    """Clean graphs, the noise of every component and one time per graph (B,), float64."""
 
+    clean: GraphState
+    noise: Mapping[str, Tensor]
     t: Tensor
-    x: Tensor
-    adj: Tensor
 
-    def to(self, device: torch.device) -> Draw:
-        return Draw(*(value.to(device) for value in self))
-
-    def rows(self, rows: slice) -> Draw:
-        return Draw(*(value[rows] for value in self))
-
-
-class Losses(NamedTuple):
-    """Mean over graphs of each component's loss."""
-
-    x: Tensor
-    adj: Tensor
-
-
-def draw_noise(batch: Batch, eps: float, generator: torch.Generator, strata: bool = False) -> Draw:
-    t = torch.rand(len(batch.mask), generator=generator, dtype=torch.float64)
-    if strata:
-        t = (torch.arange(len(t)) + t) / len(t)
-    t = t * (1 - eps)
-    x = torch.randn(batch.x.shape, generator=generator) * batch.mask[..., None]
-    upper = torch.randn(batch.adj.shape, generator=generator).triu(1)
-    return Draw(t, x, (upper + upper.mT) * batch.mask[:, :, None] * batch.mask[:, None, :])
+    def to(self, device: torch.device) -> Look:
+        return Look(self.clean.to(device), {n: z.to(device) for n, z in self.noise.items()}, self.t.to(device))
 
 
 class Objective:
     """The training loss of one configuration."""
 
     def __init__(self, config: TrainConfig) -> None:
-        self.processes: dict[str, Process] = {part: getattr(config.process, part).build() for part in PARTS}
-        self.settings: Mapping[str, ProcessConfig] = {part: getattr(config.process, part) for part in PARTS}
-        self.edges = config.loss.edges
+        self.processes: Mapping[str, Process] = config.processes()
+        self.matching, self.settings = config.training.loss, config.process
+        kinds, edges = config.record.components, config.loss.edges
+        self.factors = {
+            name: one.factor or (edges if kinds[name] == "edge" else 1.0) for name, one in config.process.items()
+        }
 
     def total(self, losses: Losses) -> Tensor:
-        return losses.x + self.edges * losses.adj
+        return torch.stack([self.factors[name] * loss for name, loss in losses.items()]).sum()
 
-    def __call__(self, network: nn.Module, batch: Batch, draw: Draw) -> Losses:
-        noisy = [
-            _noisy(self.processes[part], clean, noise, draw.t)
-            for part, clean, noise in (("X", batch.x, draw.x), ("A", batch.adj, draw.adj))
-        ]
-        outputs = network(*noisy, batch.mask, draw.t)
-        return Losses(
-            self._loss("X", outputs[0], batch.x, draw.x, draw.t),
-            self._loss("A", outputs[1], batch.adj, draw.adj, draw.t),
-        )
+    def __call__(self, network: nn.Module, look: Look) -> Losses:
+        clean, noise, t = look
+        noisy = [_noisy(self.processes[name], x, noise[name], t) for name, x in clean.components.items()]
+        outputs = dict(zip(clean.components, network(*noisy, clean.mask, t), strict=True))
+        return {name: self._loss(name, output, clean[name], noise[name], t) for name, output in outputs.items()}
 
-    def _loss(self, part: str, output: Tensor, clean: Tensor, noise: Tensor, t: Tensor) -> Tensor:
-        process = self.processes[part]
-        if process.estimates == "clean":
-            error = expand(self.coefficient(part, t), output) * (output - clean)
-        else:
-            error = expand(process.marginal(t).std, output) * process.estimate(output, t) + noise
-        return error.square().flatten(1).sum(1).mean() / 2
+    def _loss(self, name: str, output: Tensor, clean: Tensor, noise: Tensor, t: Tensor) -> Tensor:
+        error = self.matching.error(self.processes[name], output, clean, noise, t)
+        return (expand(self.coefficient(name, t), error) * error).square().flatten(1).sum(1).mean() / 2
 
-    def coefficient(self, part: str, t: Tensor) -> Tensor:
-        """c(t) of bridge matching, at most `cap`."""
-        process, settings = self.processes[part], self.settings[part]
-        if settings.weight == "const" or not isinstance(process, Bridge):
+    def coefficient(self, name: str, t: Tensor) -> Tensor:
+        """c(t), at most `cap`."""
+        settings = self.settings[name]
+        if settings.weight == "const":
             return torch.ones_like(t)
-        weight = process.loss_weight(t)
+        weight = self.matching.weight(self.processes[name], t)
         return weight if settings.cap is None else weight.clamp(max=settings.cap)
 
 

@@ -19,8 +19,7 @@ from typing import Any, Literal
 from isostep.base.errors import InputError
 from isostep.base.files import write_text
 from isostep.training.checkpoint import BEST, LAST, Progress, load_checkpoint, restore, save_checkpoint, state_tensors
-from isostep.training.config import TrainConfig
-from isostep.training.data import load_data
+from isostep.training.config import TrainConfig, check_config
 from isostep.training.evaluation import Evaluation
 from isostep.training.export import export_run
 from isostep.training.log import CONFIG, LOG, TrainLog
@@ -40,7 +39,7 @@ def train_run(
     """Train in `folder` by the configuration of `path`, then write `folder/model`; None but on the lead process."""
     folder = Path(folder)
     with join_team(device) as team:
-        data = load_data(config.data)
+        data = config.training.load(config.data)
         trainer = Trainer(config, data, team)
         state = run(trainer, folder, quiet, text=path.read_text(encoding="utf-8"))
         if not team.leads:
@@ -110,9 +109,9 @@ def _step(
     if log is None:
         return state
     total = float(trainer.objective.total(losses))
-    numbers = {"loss": total, "loss_x": float(losses.x), "loss_adj": float(losses.adj), "lr": trainer.learning_rate}
-    if validated is not None:
-        numbers |= {"val_loss_x": float(validated.x), "val_loss_adj": float(validated.adj)}
+    numbers = {"loss": total, **{f"loss_{name}": float(value) for name, value in losses.items()}}
+    numbers |= {f"val_loss_{name}": float(value) for name, value in (validated or {}).items()}
+    numbers["lr"] = trainer.learning_rate
     if validated is not None or measured or k % every.log_every == 0:
         log.add(k, {**numbers, **measured}, state.seconds, state.cpu_seconds)
     if validated is not None:
@@ -152,31 +151,27 @@ def resume(trainer: Trainer, folder: Path) -> Progress:
     """Put the trainer where the folder's run stopped; a fresh start if there is none."""
     path, mine = folder / LAST, _fingerprint(trainer.config)
     if not path.exists():
-        return Progress(config=json.dumps(mine))
+        return Progress(config=mine)
     tensors, state = load_checkpoint(path)
-    try:
-        same = _same(json.loads(state.config), mine, _fingerprint(trainer.config, exclude_defaults=True))
-    except (ValueError, RecursionError):
-        same = False
-    if not same:
+    if _of_today(state.config, trainer.config) != mine:
         raise InputError(f"{folder} holds a run of another configuration; choose another --out or delete it")
     restore(tensors, trainer.network, trainer.ema, trainer.optimizer)
     trainer.done = state.step
-    return replace(state, config=json.dumps(mine))
+    return replace(state, config=mine)
 
 
-def _fingerprint(config: TrainConfig, exclude_defaults: bool = False) -> dict[str, Any]:
+def _fingerprint(config: TrainConfig) -> str:
     """What must stay the same over a resume: all but the length of the run, its decay, and how it is watched."""
     watched = set(type(config.run).model_fields) - {"batch"}
     free: Any = {"run": watched, "optimizer": {"decay_steps"}, "sampler": True, "evaluate": True}
-    return config.model_dump(mode="json", exclude=free, exclude_defaults=exclude_defaults)
+    return config.model_dump_json(exclude=free)
 
 
-def _same(stored: Any, mine: Any, chosen: Any) -> bool:
-    """Whether the stored fingerprint is mine; settings that came later than it must have their defaults."""
-    if not isinstance(stored, dict) or not isinstance(mine, dict):
-        return stored == mine
-    return stored.keys() <= mine.keys() and all(
-        _same(stored[key], value, chosen.get(key, {})) if key in stored else key not in chosen
-        for key, value in mine.items()
-    )
+def _of_today(fingerprint: str, config: TrainConfig) -> str | None:
+    """A checkpoint's fingerprint as it would be written now: settings that came later have their defaults."""
+    try:
+        stored = {key: value for key, value in json.loads(fingerprint).items() if value is not None}
+        stored["run"] = {**stored["run"], "steps": config.run.steps}
+        return _fingerprint(check_config(stored, LAST))
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        return None

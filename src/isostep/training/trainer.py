@@ -1,5 +1,7 @@
-"""One update after another. Everything random in step k (data order, permutation, time, noise, dropout) is keyed by
-(seed, k), so a run that is killed and resumed computes the same numbers as one that was not.
+"""One update after another. Examples are numbered through the run: row r of step k is example k * batch + r.
+Node order, time and noise of an example come from `isostep.noise` by (seed, number); the order of the data and dropout
+are keyed by epoch and step. So a run that is killed and resumed computes the same numbers as one that was not, and
+several processes draw what one would.
 
     learning rate   lr(k) = lr_end + (lr - lr_end) min(1, (k + 1)/warmup, (steps - k)/decay), times factor^epoch
     averaged weights   w <- w + (1 - min(decay, (1 + n)/(10 + n))) (raw - w) after update n
@@ -15,13 +17,14 @@ from torch import Tensor, nn
 
 from isostep.base.errors import InputError
 from isostep.base.memory import keep_freed_memory
-from isostep.network.gdss.reference import GdssNetwork
-from isostep.network.grum.reference import GrumNetwork
+from isostep.dataset.examples import Examples, Normal, TrainingData
+from isostep.noise import LOOK, VARY, Draw, PhiloxNoise, uniform
+from isostep.state import GraphState
 from isostep.training.config import OptimizerConfig, TrainConfig
-from isostep.training.data import Batch, GraphSource, TrainData
-from isostep.training.loss import Draw, Losses, Objective, draw_noise
-from isostep.training.network import build_network
+from isostep.training.loss import Look, Losses, Objective
 from isostep.training.team import Team
+
+VALIDATION = 2**39  # number of the first validation example
 
 
 def keyed(seed: int, *key: object) -> torch.Generator:
@@ -49,16 +52,23 @@ def learning_rate(c: OptimizerConfig, step: int, steps: int, epoch: int) -> floa
     return (c.lr_end + (c.lr - c.lr_end) * min(1.0, rise, fall)) * c.lr_factor**epoch
 
 
+def shuffled(state: GraphState, normal: Normal) -> GraphState:
+    """Real nodes of each graph in random order; padding stays last."""
+    like = GraphState.of(state.mask, {"order": "node"}, order=torch.zeros(*state.mask.shape, 1))
+    return state.reorder(normal(like)["order"][..., 0].masked_fill(~state.mask, torch.inf).argsort(1))
+
+
 class Trainer:
     """One run: network, averaged network, optimizer, data; `step` does one update."""
 
-    def __init__(self, config: TrainConfig, data: TrainData, team: Team | None = None) -> None:
+    def __init__(self, config: TrainConfig, data: TrainingData, team: Team | None = None) -> None:
         team = team or Team()
         if config.run.batch % team.size:
             raise InputError(f"run.batch {config.run.batch} must be a multiple of the {team.size} processes")
         self.config, self.data, self.team = config, data, team
         torch.manual_seed(key_seed(config.seed, "weights"))
-        self.network = build_network(config, data).to(team.device)
+        params = config.training.params(config.network, config.data, data)
+        self.network = config.record.network(params).to(team.device)
         self.ema = copy.deepcopy(self.network).eval().requires_grad_(False)
         self.optimizer = _optimizer(config.optimizer, self.network)
         self.objective = Objective(config)
@@ -69,11 +79,12 @@ class Trainer:
             self.shared = nn.parallel.DistributedDataParallel(
                 self.network, device_ids=devices, find_unused_parameters=True
             )
-        elif (fused := _fused(self.network)) is not None:
+        elif (fused := config.training.fused(self.network)) is not None:
             keep_freed_memory()
             self.shared = fused
         if config.run.compile and self.shared is self.network:
-            _compile(self.network)
+            for part in config.training.repeated(self.network):
+                part.compile(dynamic=False)  # equal layers are compiled once
         self.done = 0
 
     @property
@@ -81,35 +92,38 @@ class Trainer:
         """That of the last update."""
         return self.optimizer.param_groups[0]["lr"]
 
-    def draw(self, source: GraphSource, chosen: Tensor, *key: object) -> tuple[Batch, Draw]:
-        """Clean graphs and noise, for this process's share of the batch."""
-        generator = keyed(self.config.seed, *key)
-        batch = source.batch(chosen).permuted(generator)
-        if self.data.signs:
-            signs = torch.randint(0, 2, (len(chosen), 1, self.data.features), generator=generator) * 2 - 1
-            batch = batch._replace(x=batch.x * signs)
-        noise = draw_noise(batch, self.config.loss.eps, generator, self.config.loss.strata)
-        rows = self.team.share(len(chosen))
-        return batch.rows(rows).to(self.team.device), noise.rows(rows).to(self.team.device)
+    def look(self, examples: Examples, chosen: Tensor, first: int) -> Look:
+        """This process's share of a batch: the clean graphs `chosen`, whose numbers go up from `first`."""
+        share = self.team.share(len(chosen))
+        row = torch.arange(len(chosen))[share]
+        index, zero = first + row, torch.zeros_like(row)
+        noise, draw = PhiloxNoise(self.config.seed), Draw(index, zero, zero, zero)
+        clean = shuffled(examples.take(chosen[share]), lambda like: noise.normal(like, draw, VARY))
+        if self.data.vary is not None:
+            clean = self.data.vary(clean, lambda like: noise.normal(like, draw, VARY))
+        t = uniform(self.config.seed, index, LOOK)
+        if self.config.loss.strata:
+            t = (row + t) / len(chosen)
+        return Look(clean, noise.normal(clean, draw, LOOK), t * (1 - self.config.loss.eps)).to(self.team.device)
 
     def gradients(self) -> Losses:
         """Losses of the next step's batch, with gradients left in the parameters (averaged over the team)."""
         run = self.config.run
-        chosen = order(self.config.seed, len(self.data.train), run.batch, self.done)
-        batch, noise = self.draw(self.data.train, chosen, "step", self.done)
+        chosen = order(self.config.seed, self.data.train.count, run.batch, self.done)
+        look = self.look(self.data.train, chosen, self.done * run.batch)
         torch.manual_seed(key_seed(self.config.seed, "dropout", self.done, self.team.rank))
         self.network.train()
         self.optimizer.zero_grad(set_to_none=True)
-        losses = self.objective(self.shared, batch, noise)
+        losses = self.objective(self.shared, look)
         self.objective.total(losses).backward()
-        return Losses(*(value.detach() for value in losses))
+        return {name: value.detach() for name, value in losses.items()}
 
     def step(self) -> Losses:
         losses = self.gradients()
         c, run = self.config.optimizer, self.config.run
-        for group in _clip_groups(self.network):
-            nn.utils.clip_grad_norm_(group, c.grad_clip)
-        epoch = self.done * run.batch // len(self.data.train)
+        for part in self.config.training.apart(self.network):
+            nn.utils.clip_grad_norm_(part.parameters(), c.grad_clip)
+        epoch = self.done * run.batch // self.data.train.count
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(c, self.done, run.steps, epoch)
         self.optimizer.step()
@@ -125,36 +139,14 @@ class Trainer:
         total, size = self.config.run.validation_graphs, self.config.run.batch
         parts = []
         for first in range(0, max(total - size, 0) + 1, size):
-            chosen = torch.arange(first, first + size) % len(self.data.validation)
-            batch, noise = self.draw(self.data.validation, chosen, "validation", first)
-            parts.append(torch.stack(list(self.objective(self.ema, batch, noise))))
+            chosen = torch.arange(first, first + size) % self.data.validation.count
+            look = self.look(self.data.validation, chosen, VALIDATION + first)
+            parts.append(torch.stack(list(self.objective(self.ema, look).values())))
         mean = torch.stack(parts).mean(0)
         if self.team.size > 1:
             torch.distributed.all_reduce(mean)
             mean /= self.team.size
-        return Losses(*mean)
-
-
-def _fused(network: nn.Module) -> nn.Module | None:
-    """The faster way through the network, where there is one: it needs Numba."""
-    try:
-        from isostep.network.grum.fused import FusedGrum
-    except ImportError:
-        return None
-    return FusedGrum(network) if isinstance(network, GrumNetwork) and FusedGrum.fits(network) else None
-
-
-def _compile(network: nn.Module) -> None:
-    """Fuse the operations of each repeated layer: equal layers are compiled once."""
-    parts = network.tf_layers if isinstance(network, GrumNetwork) else network.children()
-    for part in parts:
-        part.compile(dynamic=False)
-
-
-def _clip_groups(network: nn.Module) -> list[list[nn.Parameter]]:
-    """GDSS' two networks are clipped apart, as they are trained by losses that do not mix."""
-    parts = list(network.children()) if isinstance(network, GdssNetwork) else [network]
-    return [list(part.parameters()) for part in parts]
+        return dict(zip(self.objective.processes, mean, strict=True))
 
 
 def _optimizer(c: OptimizerConfig, network: nn.Module) -> torch.optim.Optimizer:

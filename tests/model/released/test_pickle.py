@@ -475,7 +475,7 @@ def changed(change: Callable[[dict[str, Any]], Any]) -> Any:
     ("change", "shown"),
     [
         (lambda c: [1, 2], "list"),
-        (lambda c: {"weights": 1}, "neither a GDSS file"),
+        (lambda c: {"weights": 1}, "not a file of a known family"),
         (lambda c: c.update(config=None), "'config' must be a dict"),
         (lambda c: c.update(state_dict=3), "'state_dict' must be a dict"),
         (lambda c: c["state_dict"].update(extra="text"), "extra"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from isostep.base.errors import InputError, located
 from isostep.base.files import sha256
+from isostep.family import find_family
 from isostep.model.card import ModelInfo
 from isostep.model.folder import save_model
 from isostep.model.model import Model
@@ -70,7 +71,6 @@ def card(released: Released, preset: Preset, weights: str | None, name: str, dig
     choice = weights or preset.sampler.weights
     if choice not in released.weights:
         raise InputError(f"no {choice!r} weights in this file; choose --weights {' or '.join(released.weights)}")
-    family = "GDSS" if released.family == "gdss" else "GruM"
     label = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
     record = {
         "name": label.lstrip("._-")[:100] or "model",
@@ -82,7 +82,7 @@ def card(released: Released, preset: Preset, weights: str | None, name: str, dig
         "weights": choice,
         "sha256": digest,
         "provenance": {
-            "source": f"released {family} file {label}, sha256 {digest}",
+            "source": f"released {find_family(released.family).title} file {label}, sha256 {digest}",
             "licence": "none stated by its authors; ask them before passing it on",
         },
     }
@@ -92,16 +92,16 @@ def card(released: Released, preset: Preset, weights: str | None, name: str, dig
 
 def _settings(released: Released) -> dict[str, Any]:
     """What the file itself says, under our names."""
-    config, params = released.config, released.params
-    gdss = released.family == "gdss"
+    config, params, form = released.config, released.params, find_family(released.family).released
+    assert form is not None
     try:
-        data, processes = config["data"], config["sde" if gdss else "mix"]
+        data, processes = config["data"], config[form.processes]
         return {
             "network": json.loads(json.dumps(params, allow_nan=False)),
-            "process": {"X": _process(processes["x"]), "A": _process(processes["adj"])},
+            "process": {name: form.process(processes[theirs]) for name, theirs in form.components.items()},
             "max_nodes": int(data["max_node_num"]),
             "features": data["max_feat_num"],
-            "scale": 1.0 if gdss else params.get("scale", 1.0),
+            "scale": params.get("scale", 1.0),
         }
     except InputError:
         raise
@@ -112,16 +112,3 @@ def _settings(released: Released) -> dict[str, Any]:
 def _fitting(counts: tuple[tuple[int, int], ...], most: int) -> tuple[tuple[int, int], ...]:
     """Node counts that a model of `most` node slots can make; a model smaller than all of them fills its slots."""
     return tuple(pair for pair in counts if pair[0] <= most) or ((most, 1),)
-
-
-def _process(settings: dict[str, Any]) -> dict[str, Any]:
-    """Released process settings under our names; for VE, `beta_min` and `beta_max` hold the noise levels."""
-    kind = settings["type"]
-    if kind in ("VP", "subVP"):
-        return {"type": kind, "beta_min": settings["beta_min"], "beta_max": settings["beta_max"]}
-    if kind == "VE":
-        return {"type": kind, "sigma_min": settings["beta_min"], "sigma_max": settings["beta_max"]}
-    if kind in ("OU", "BB"):
-        pull = settings["drift_coeff"] if kind == "OU" else 0.0
-        return {"type": "bridge", "drift_coeff": pull, "sigma_0": settings["sigma_0"], "sigma_1": settings["sigma_1"]}
-    raise InputError(f"unknown process {str(kind)[:60]!r} in a released file; known: VP, subVP, VE, OU, BB")

@@ -1,4 +1,4 @@
-"""Released `.pth` files of GDSS and GruM, read without running anything in them.
+"""Released `.pth` files, read without running anything in them.
 
 A pickle is a program for a small stack machine. Here is such a machine that knows only the few instructions and names
 that released files use; the values it makes are dicts, lists, tuples, numbers, strings and tensors, and there is no
@@ -16,12 +16,13 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from isostep.base.errors import InputError
+from isostep.family import families, find_family
 from isostep.network import assemble
 
 MAX_FILE = 4 * 2**30
@@ -54,14 +55,14 @@ ALLOWED = (*DICTS, REBUILD, *DTYPES)
 class Released:
     """A released model: settings as plain dicts; `weights` maps "raw", and "ema" where stored, to named tensors."""
 
-    family: Literal["gdss", "grum"]
+    family: str
     config: dict[str, Any]
     params: dict[str, Any]
     weights: dict[str, dict[str, Tensor]]
 
 
 def read_released(path: str | Path) -> Released:
-    """Read a released file of either family; names lose their `module.` prefix."""
+    """Read a released file of any family; names lose their `module.` prefix."""
     content = read_pickle(path)
     try:
         return _released(content)
@@ -73,7 +74,7 @@ def build_network(released: Released, weights: str) -> nn.Module:
     """The network with its "raw" or "ema" weights, in eval mode."""
     if weights not in released.weights:
         raise InputError(f"no {weights!r} weights in this model; it has: {', '.join(released.weights)}")
-    return assemble(released.family, released.params, released.weights[weights])
+    return assemble(find_family(released.family).network, released.params, released.weights[weights])
 
 
 def read_pickle(path: str | Path) -> Any:
@@ -365,21 +366,20 @@ def _count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**40
 
 
-# --- the two families ---------------------------------------------------------------------------------------------
+# --- the families -------------------------------------------------------------------------------------------------
 
 
 def _released(content: Any) -> Released:
     if not isinstance(content, dict):
         raise InputError(f"expected a dict of settings and weights, found {type(content).__name__}")
-    if {"params_x", "params_adj", "x_state_dict", "adj_state_dict"} <= content.keys():
-        params = {"x": _mapping(content, "params_x"), "adj": _mapping(content, "params_adj")}
-        weights = _weights({"x.": ("x_state_dict", "ema_x"), "adj.": ("adj_state_dict", "ema_adj")}, content)
-        return Released("gdss", _mapping(content, "model_config"), params, weights)
-    if {"params", "state_dict"} <= content.keys():
-        weights = _weights({"": ("state_dict", "ema")}, content)
-        return Released("grum", _mapping(content, "config"), _mapping(content, "params"), weights)
-    found = ", ".join(map(repr, content))[:200]
-    raise InputError(f"neither a GDSS file (params_x, x_state_dict, ...) nor a GruM file (params, state_dict): {found}")
+    known = {family: family.released for family in families() if family.released is not None}
+    for family, form in known.items():
+        if form.keys <= content.keys():
+            parts = {part: _mapping(content, key) for part, key in form.params.items()}
+            params = parts.pop("", parts)
+            return Released(family.name, _mapping(content, form.config), params, _weights(form.weights, content))
+    wanted = "; ".join(f"{family.title}: {', '.join(sorted(form.keys))}" for family, form in known.items())
+    raise InputError(f"not a file of a known family ({wanted}); it has {', '.join(map(repr, content))[:200]}")
 
 
 def _mapping(content: Mapping[Any, Any], key: str) -> dict[str, Any]:

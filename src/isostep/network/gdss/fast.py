@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from isostep.network.gdss.reference import MLP, AttentionLayer, GdssNetwork, ScoreNetworkX
@@ -218,8 +218,10 @@ class FoldedGdss:
         out.copy_(maps.rest(hidden, self.ops).view(out.shape))
 
 
-def fold(network: GdssNetwork, dtype: torch.dtype = torch.float32, ops: Ops | None = None) -> FoldedGdss:
-    """Fold a network's weights (in float64, then rounded once)."""
+def fold(network: nn.Module, dtype: torch.dtype = torch.float32, ops: Ops | None = None) -> FoldedGdss | None:
+    """Fold a network's weights (in float64, then rounded once); None where this module cannot run it."""
+    if not isinstance(network, GdssNetwork) or not _convolves(network):
+        return None
     node: Any = network.x
     edge: Any = network.adj
     plain = isinstance(network.x, ScoreNetworkX)
@@ -235,8 +237,8 @@ def fold(network: GdssNetwork, dtype: torch.dtype = torch.float32, ops: Ops | No
     )
 
 
-def can_fold(network: GdssNetwork) -> bool:
-    """Whether this module can run the network: Q and K are graph convolutions, as in every released file."""
+def _convolves(network: GdssNetwork) -> bool:
+    """Whether Q and K are graph convolutions, as in every released file."""
     layers: list[Any] = [*network.adj.layers, *([] if isinstance(network.x, ScoreNetworkX) else network.x.layers)]
     return all(attention.conv == "GCN" for layer in layers for attention in layer.attn)
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from isostep.network.grum.reference import GrumNetwork, MoleculeHead, two_step
@@ -226,8 +226,10 @@ class FoldedGrum:
         return pred_x, pred_adj
 
 
-def fold(network: GrumNetwork, dtype: torch.dtype = torch.float32, ops: TorchOps | None = None) -> FoldedGrum:
-    """Prepare a network's weights (in float64, then rounded once)."""
+def fold(network: nn.Module, dtype: torch.dtype = torch.float32, ops: TorchOps | None = None) -> FoldedGrum | None:
+    """Prepare a network's weights (in float64, then rounded once); None for another network than GruM's."""
+    if not isinstance(network, GrumNetwork):
+        return None
     network_: Any = network
     dx, de = network_.mlp_in_X[2].out_features, network_.mlp_in_E[2].out_features
     device = network_.mlp_in_X[0].weight.device
