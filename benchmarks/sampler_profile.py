@@ -29,6 +29,7 @@ from isostep.model.model import Model
 from isostep.model.presets import find_preset
 from isostep.noise import PhiloxNoise
 from isostep.process import ProcessSde
+from isostep.settings.resolve import build
 from isostep.settings.schema import SamplerSettings
 
 MOLECULES, STEPS = 10_000, 1000
@@ -82,8 +83,8 @@ def profile(settings: SamplerSettings, graphs: int, steps: int) -> dict[str, Any
     chosen, index = model(), torch.arange(graphs)
     network = Timed(chosen, "_call")
     noise: Any = Timed(PhiloxNoise(0), "normal")
-    controller: Any = Timed(settings.controller(), "propose")
-    sde, solver, memory = ProcessSde(network.timed, chosen.info.processes()), settings.make_solver(), []
+    controller: Any = Timed(build(settings).controller, "propose")
+    sde, solver, memory = ProcessSde(network.timed, chosen.info.processes()), build(settings).solver, []
     prior = chosen.prior(index, 0)
     integrate(sde, prior, controller, solver, noise, index, max_steps=2)  # compiled helpers and caches
     parts = {"network": network, "noise": noise, "controller": controller}

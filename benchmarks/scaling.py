@@ -29,7 +29,7 @@ def throughput(model: str, n: int, workers: list[int], repeats: int, steps: int,
     from isostep.run.engine import sample_run
     from isostep.run.reading import read_run
     from isostep.run.workers import cores
-    from isostep.settings.schema import resolve
+    from isostep.settings.resolve import resolve
 
     writer.JOINED = 0
     loaded = load_model(model)

@@ -9,7 +9,7 @@ import torch
 
 from isostep.control import Dvs
 from isostep.loop import integrate
-from isostep.model.toy import toy_model
+from isostep.model.analytic import analytic_model
 from isostep.noise import BrownianTree, PhiloxNoise
 from isostep.solver import Euler
 
@@ -27,7 +27,7 @@ def is_tensor(x: object) -> bool:
 
 @pytest.mark.parametrize("noise", [PhiloxNoise(1), BrownianTree(1)])
 def test_tensors_held_at_step_30_and_at_step_300(noise):
-    model, index, step, seen = toy_model(), torch.arange(4), 0, {}
+    model, index, step, seen = analytic_model(), torch.arange(4), 0, {}
     controller = Dvs(dt_base=3e-3, dt_max=3e-3)
 
     def look(_) -> None:

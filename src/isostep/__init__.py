@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
-
-__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from isostep.control.stepper import DvsStepper
     from isostep.loop import integrate
     from isostep.metric.evaluate import evaluate
     from isostep.model.lookup import load_model
+    from isostep.run.engine import sample_run
     from isostep.sampling.run import SampleResult, sample
     from isostep.state import GraphState
+
+    __version__: str
+
+__all__ = ["DvsStepper", "GraphState", "SampleResult", "evaluate", "integrate", "load_model", "sample", "sample_run"]
+
 
 _HOMES = {
     "DvsStepper": "isostep.control.stepper",
@@ -22,15 +27,19 @@ _HOMES = {
     "integrate": "isostep.loop",
     "load_model": "isostep.model.lookup",
     "sample": "isostep.sampling.run",
+    "sample_run": "isostep.run.engine",
 }
-
-__all__ = ["DvsStepper", "GraphState", "SampleResult", "evaluate", "integrate", "load_model", "sample"]
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use, so that `import isostep` and `isostep --help` stay quick."""
-    if name in _HOMES:
-        import importlib
+    if name == "__version__":
+        return metadata.version("isostep")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'isostep' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
 
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'isostep' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

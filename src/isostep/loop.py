@@ -24,9 +24,10 @@ from isostep.control.base import Controller, Measured, Proposal, own_clocks
 from isostep.geometry import drift_variation, noise_variation
 from isostep.noise import Noise, PhiloxNoise
 from isostep.process.sde import Evaluation, FlowSde, Sde, as_sde
-from isostep.solution import Solution, Status, Trace
+from isostep.solution import Solution, Status
 from isostep.solver.base import NoiseSource, Solver, Span
 from isostep.state import GraphState, Mask, cat_rows, take_rows, where_rows
+from isostep.trace import Trace
 
 
 class Lane(NamedTuple):
@@ -34,7 +35,7 @@ class Lane(NamedTuple):
 
     state: GraphState
     mean: Mapping[str, Tensor]
-    index: Tensor
+    index: Tensor  # pyright: ignore[reportIncompatibleMethodOverride]: tuple.index is not used
     t: Tensor
     step: Tensor
     tries: Tensor  # steps tried, rejected ones included: the noise counter
@@ -49,7 +50,7 @@ class Lane(NamedTuple):
 class StepInfo(NamedTuple):
     """What hooks see after a step. Tensors are on the device: reading a value synchronises."""
 
-    index: Tensor
+    index: Tensor  # pyright: ignore[reportIncompatibleMethodOverride]: tuple.index is not used
     t0: Tensor
     t1: Tensor
     running: Tensor
@@ -61,7 +62,8 @@ class StepInfo(NamedTuple):
 PROGRESS_EVERY = 20
 
 Hook = Callable[[StepInfo], None]
-Refill = Callable[[int], "tuple[GraphState, Tensor] | None"]
+Refill = Callable[[int], tuple[GraphState, Tensor] | None]
+Progress = Callable[[float], None]
 
 
 def integrate(
@@ -76,7 +78,7 @@ def integrate(
     trace: int = 0,
     snapshots: tuple[float, ...] = (),
     hooks: tuple[Hook, ...] = (),
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
     refill: Refill | None = None,
 ) -> Solution:
     """Integrate a batch of graphs from t = 0 to the model's end.
@@ -99,25 +101,36 @@ def integrate(
 class _Runner:
     """The fixed parts of one integration, and what it gathers on the way."""
 
-    def __init__(self, sde, controller, solver, noise, max_steps, trace, snapshots, hooks) -> None:
-        self.sde: Sde = sde
-        self.controller: Controller = controller
-        self.solver: Solver = solver
-        self.noise: Noise = noise
-        self.max_steps: int = max_steps
+    def __init__(
+        self,
+        sde: Sde,
+        controller: Controller,
+        solver: Solver,
+        noise: Noise,
+        max_steps: int,
+        trace: int,
+        snapshots: tuple[float, ...],
+        hooks: tuple[Hook, ...],
+    ) -> None:
+        self.sde = sde
+        self.controller = controller
+        self.solver = solver
+        self.noise = noise
+        self.max_steps = max_steps
         self.recorder = _Recorder(trace, one_clock=not own_clocks(controller)) if trace else None
         self.snapshots = _Snapshots(snapshots) if snapshots else None
-        self.hooks: tuple[Hook, ...] = hooks
+        self.hooks = hooks
         self.measures = controller.needs_variation or trace > 0
         self.batch_calls = 0
         self.entries: tuple[Mask, Tensor] | None = None  # free entries of the graphs of a mask
 
-    def run(self, state, index, refill, progress) -> Solution:
-        lane = self._begin(state, index)
+    def run(self, state: GraphState, index: Tensor, refill: Refill | None, progress: Progress | None) -> Solution:
+        lane: Lane = self._begin(state, index)
         harvest: list[Lane] = []
         total, done = len(index), 0
         while True:
-            for _ in range(self._surely(lane) if progress is None else min(self._surely(lane), PROGRESS_EVERY)):
+            steps = self._steps_before_an_end(lane)
+            for _ in range(steps if progress is None else min(steps, PROGRESS_EVERY)):
                 lane = self._step(lane)
             finished = lane.status != Status.RUNNING
             if bool(finished.any()):
@@ -157,7 +170,7 @@ class _Runner:
             solver=self.solver.start(state),
         )
 
-    def _surely(self, lane: Lane) -> int:
+    def _steps_before_an_end(self, lane: Lane) -> int:
         """Steps that can be taken before any graph can have finished."""
         left = int(self.controller.least_left(lane.control, lane.t, lane.step).min())
         return max(1, min(left, self.max_steps - int(lane.tries.max())))
@@ -303,7 +316,7 @@ class _Snapshots:
                 self.kept[time].append((info.index[reached], info.mean.take(reached)))
 
     def collect(self) -> dict[float, GraphState]:
-        out = {}
+        out: dict[float, GraphState] = {}
         for time, parts in self.kept.items():
             if parts:
                 names = torch.cat([names for names, _ in parts])
@@ -338,7 +351,18 @@ def _fit(state: GraphState, slots: int) -> GraphState:
     return state if state.nodes == slots else state.pad(slots)
 
 
-def _check(sde, state, controller, solver, noise, index, max_steps, trace, snapshots, refill) -> None:
+def _check(
+    sde: Sde,
+    state: Any,
+    controller: Controller,
+    solver: Solver,
+    noise: Noise,
+    index: Tensor | None,
+    max_steps: int,
+    trace: int,
+    snapshots: tuple[float, ...],
+    refill: Refill | None,
+) -> None:
     if not isinstance(state, GraphState):
         raise InputError(f"state must be a GraphState (see GraphState.of), got {type(state).__name__}")
     for value, method, home in (
@@ -356,7 +380,7 @@ def _check(sde, state, controller, solver, noise, index, max_steps, trace, snaps
         raise InputError(f"the model has components {sorted(sde.processes)}, the state {sorted(state.components)}")
     if index is not None and (index.shape != (state.batch,) or index.is_floating_point()):
         raise InputError(f"index must hold {state.batch} whole numbers, one per graph, got shape {tuple(index.shape)}")
-    if index is not None and len(index.unique()) != len(index):
+    if index is not None and bool((index.sort().values.diff() == 0).any()):
         raise InputError("index names a graph twice; every graph of a batch needs its own index")
     if max_steps < 1 or trace < 0:
         raise InputError(f"max_steps must be at least 1 and trace at least 0, got {max_steps} and {trace}")

@@ -40,7 +40,7 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 class Draw(NamedTuple):
     """Whose noise: graph indices and step counters, (B,) int64, and the step's interval, (B,) float64."""
 
-    index: Tensor
+    index: Tensor  # pyright: ignore[reportIncompatibleMethodOverride]: tuple.index is not used
     step: Tensor
     t0: Tensor
     t1: Tensor
@@ -65,7 +65,7 @@ class PhiloxNoise:
         names: dict[torch.dtype, list[str]] = {}
         for name, x in like.components.items():
             names.setdefault(_working_type(x), []).append(name)
-        placed = {}
+        placed: dict[str, Tensor] = {}
         for dtype, together in names.items():
             blocks = _blocks_of(like, tuple(together))
             polar = _polar(_uniforms(self.seed, draw, stream, blocks, dtype))
@@ -107,7 +107,7 @@ class RecordedNoise:
 class _Last(NamedTuple):
     """The last point read, for the graphs `index`: nodes (L, B) and their normals (L, B, entries), W (B, entries)."""
 
-    index: Tensor
+    index: Tensor  # pyright: ignore[reportIncompatibleMethodOverride]: tuple.index is not used
     t: Tensor
     nodes: Tensor
     normals: Tensor
@@ -128,7 +128,7 @@ class BrownianTree:
 
     seed: int = 0
     depth: int = 14
-    _last: dict[str, _Last] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _last: dict[str, _Last] = field(default_factory=dict[str, _Last], init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -138,7 +138,8 @@ class BrownianTree:
     def normal(self, like: GraphState, draw: Draw, stream: int) -> dict[str, Tensor]:
         if stream != PREDICTOR:
             return PhiloxNoise(self.seed).normal(like, draw, stream)
-        scale, out = (draw.t1 - draw.t0).clamp_min(1e-300).rsqrt(), {}
+        scale = (draw.t1 - draw.t0).clamp_min(1e-300).rsqrt()
+        out: dict[str, Tensor] = {}
         for name, x in like.components.items():
             start, end = (self._path(like, draw, name, t) for t in (draw.t0, draw.t1))
             z = ((end - start) * expand(scale, end)).to(x.dtype)
@@ -174,7 +175,8 @@ class BrownianTree:
     def _way(self, t: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
         """Node numbers (L, B) from the top down, which half was taken at each, and the start of the last cell."""
         node = torch.zeros(len(t), dtype=torch.int64, device=t.device)
-        nodes, uppers = [node], []
+        nodes: list[Tensor] = [node]
+        uppers: list[Tensor] = []
         node, low, width = node + 1, torch.zeros_like(t), 1.0
         for _ in range(self.depth):
             nodes.append(node)
@@ -193,7 +195,7 @@ class BrownianTree:
             new = torch.arange(len(nodes), device=nodes.device)
         else:
             normals, new = last.normals.clone(), (nodes != last.nodes).any(1).nonzero()[:, 0]
-        for levels in new.split(max(1, MOST_AT_ONCE // max(1, nodes.shape[1] * entries))):
+        for levels in torch.split(new, max(1, MOST_AT_ONCE // max(1, nodes.shape[1] * entries))):
             there = draw._replace(index=draw.index.repeat(len(levels)), step=nodes[levels].flatten())
             normals[levels] = _entries(self.seed, there, PREDICTOR, like, name).view(len(levels), *normals.shape[1:])
         return normals
@@ -214,7 +216,7 @@ def uniform(seed: int, index: Tensor, stream: int) -> Tensor:
     return (words[0][:, 0].double() + 0.5) * 2.0**-32
 
 
-def check_seed(seed: int) -> None:
+def check_seed(seed: Any) -> None:
     if not isinstance(seed, int) or not 0 <= seed < 2**64:
         raise InputError(f"seed must be a whole number from 0 to 2^64 - 1, got {seed!r}")
 

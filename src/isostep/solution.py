@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from isostep.base.errors import IsostepError
 from isostep.state import GraphState
+from isostep.trace import Trace
 
 
 class Status(IntEnum):
@@ -25,27 +24,6 @@ class Status(IntEnum):
 
 class IntegrationError(IsostepError):
     """Some graphs did not reach the end; raised only on request."""
-
-
-@dataclass(frozen=True, eq=False)
-class Trace:
-    """The steps as a table: one row per step (batch clock) or per step and graph (own clocks).
-
-    Columns: `graph` (index, -1 for the whole batch), `step`, `t`, `dt`, `V_<component>`, `V_g_<component>`, `ds2`
-    (summed over components). A graph's first step has no predecessor, so its V is zero.
-    """
-
-    columns: Mapping[str, Tensor]
-
-    def __len__(self) -> int:
-        return len(self.columns["t"])
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.columns[name]
-
-    def to_dict(self) -> dict[str, list]:
-        """Plain lists, for JSON; a value that is not finite becomes None."""
-        return {name: _plain(values) for name, values in self.columns.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +56,3 @@ class Solution:
                 "use smaller steps, or raise max_steps"
             )
         return self
-
-
-def _plain(values: Tensor) -> list[Any]:
-    finite = values.isfinite() if values.is_floating_point() else torch.ones_like(values, dtype=torch.bool)
-    return [v if ok else None for v, ok in zip(values.tolist(), finite.tolist(), strict=True)]

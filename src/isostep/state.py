@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeGuard, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from torch import Tensor
 from isostep.base.errors import InputError
 
 Kind = Literal["node", "edge", "graph"]
+Tree = TypeVar("Tree")
 EDGE_NAMES = ("A", "E")
 
 
@@ -167,21 +168,29 @@ class GraphState:
         return GraphState(joined, Mask(torch.cat([state.mask for state in states])), first.kinds)
 
 
-def take_rows(tree: Any, rows: Tensor) -> Any:
+def take_rows(tree: Tree, rows: Tensor) -> Tree:
     """Rows of everything in a tree of tensors, states, dicts and named tuples."""
+    return _take(tree, rows)
+
+
+def _take(tree: Any, rows: Tensor) -> Any:
     if tree is None or isinstance(tree, str | int | float):
         return tree
     if isinstance(tree, Tensor):
         return tree[rows]
     if isinstance(tree, GraphState):
         return tree.take(rows)
-    if isinstance(tree, Mapping):
-        return {key: take_rows(value, rows) for key, value in tree.items()}
-    return type(tree)(*(take_rows(value, rows) for value in tree))
+    if is_mapping(tree):
+        return {key: _take(value, rows) for key, value in tree.items()}
+    return type(tree)(*(_take(value, rows) for value in tree))
 
 
-def cat_rows(trees: list[Any]) -> Any:
+def cat_rows(trees: list[Tree]) -> Tree:
     """Join trees of the same shape row-wise; node slots are padded to the largest by `GraphState.cat`."""
+    return _cat(trees)
+
+
+def _cat(trees: list[Any]) -> Any:
     first = trees[0]
     if first is None or isinstance(first, str | int | float):
         return first
@@ -189,9 +198,14 @@ def cat_rows(trees: list[Any]) -> Any:
         return torch.cat(trees)
     if isinstance(first, GraphState):
         return GraphState.cat(trees)
-    if isinstance(first, Mapping):
-        return {key: cat_rows([tree[key] for tree in trees]) for key in first}
-    return type(first)(*(cat_rows(list(values)) for values in zip(*trees, strict=True)))
+    if is_mapping(first):
+        return {key: _cat([tree[key] for tree in trees]) for key in first}
+    return type(first)(*(_cat(list(values)) for values in zip(*trees, strict=True)))
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether something is named; a mapping's names are components' everywhere here."""
+    return isinstance(value, Mapping)
 
 
 def expand(coefficient: Tensor, like: Tensor) -> Tensor:

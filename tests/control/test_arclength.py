@@ -8,7 +8,7 @@ import torch
 
 from isostep.base.errors import InputError
 from isostep.control import uniform
-from isostep.control.arclength import Density, Pilot, arclength, equal_parts
+from isostep.control.arclength import Density, Pilot, arclength
 from isostep.loop import integrate
 from isostep.network.analytic import gaussian
 from isostep.noise import PhiloxNoise
@@ -22,13 +22,13 @@ def known(rate, points: int = 2000) -> Pilot:
 
 
 def test_a_constant_rate_gives_uniform_steps():
-    times = equal_parts(known(np.ones_like), 7)
+    times = Density().times(known(np.ones_like), 7)
     assert times == pytest.approx([i / 7 for i in range(8)], abs=1e-12)
 
 
 def test_equal_parts_of_a_known_curve():
     # rho = sqrt(4 t^2) = 2 t has the integral t^2, so the N parts end at sqrt(i / N).
-    times = equal_parts(known(lambda t: 4 * t**2), 10, Density(smooth=0.0, floor=0.0))
+    times = Density(smooth=0.0, floor=0.0).times(known(lambda t: 4 * t**2), 10)
     assert times == pytest.approx([np.sqrt(i / 10) for i in range(11)], abs=2e-3)
     assert times[0] == 0.0
     assert times[-1] == 1.0
@@ -36,25 +36,25 @@ def test_equal_parts_of_a_known_curve():
 
 def test_the_power_changes_the_density():
     # rho = (t^2)^1 = t^2 has the integral t^3 / 3.
-    times = equal_parts(known(lambda t: t**2), 8, Density(power=1.0, smooth=0.0, floor=0.0))
+    times = Density(power=1.0, smooth=0.0, floor=0.0).times(known(lambda t: t**2), 8)
     assert times == pytest.approx([(i / 8) ** (1 / 3) for i in range(9)], abs=2e-3)
 
 
 def test_no_stretch_of_time_is_left_without_steps():
     spike = known(lambda t: np.where(abs(t - 0.5) < 0.01, 1e6, 1e-9))
-    assert max(np.diff(equal_parts(spike, 50, Density(floor=0.1)))) < 0.25
-    assert max(np.diff(equal_parts(spike, 50, Density(floor=0.0, smooth=0.0)))) > 0.4
+    assert max(np.diff(Density(floor=0.1).times(spike, 50))) < 0.25
+    assert max(np.diff(Density(floor=0.0, smooth=0.0).times(spike, 50))) > 0.4
 
 
 def test_components_are_summed_or_one_is_chosen():
     t = (np.arange(500) + 0.5) / 500
     pilot = Pilot(tuple(t), {"X": tuple(np.ones(500)), "A": tuple(4 * t**2)}, graphs=1, calls=1)
     exact = Density(smooth=0.0, floor=0.0)
-    alone = equal_parts(pilot, 4, Density(combine="A", smooth=0.0, floor=0.0))
+    alone = Density(combine="A", smooth=0.0, floor=0.0).times(pilot, 4)
     assert alone == pytest.approx([np.sqrt(i / 4) for i in range(5)], abs=5e-3)
-    assert equal_parts(pilot, 4, exact) != pytest.approx(alone, abs=1e-2)
+    assert exact.times(pilot, 4) != pytest.approx(alone, abs=1e-2)
     with pytest.raises(InputError, match="combine must be sum, max"):
-        equal_parts(pilot, 4, Density(combine="Z"))
+        Density(combine="Z").times(pilot, 4)
 
 
 def test_the_pilot_measures_the_jacobian():

@@ -12,7 +12,8 @@ from isostep.base.errors import InputError
 from isostep.model.lookup import load_model
 from isostep.sampling.calibrate import PilotPlan, fit_budget, pilot_for, prepare
 from isostep.sampling.run import sample
-from isostep.settings.schema import AutoPreset, CorrectorPreset, resolve
+from isostep.settings.resolve import build, resolve
+from isostep.settings.schema import AutoPreset, CorrectorPreset
 from tests.conftest import FIXTURES
 
 PLAN = PilotPlan(graphs=4, steps=20)
@@ -28,10 +29,10 @@ def test_arclength_makes_exactly_the_steps_asked_for(model):
     ready = prepare(model, settings, plan=PLAN)
     times = ready.schedule_options["times"]
     assert len(times) == 10
-    assert ready.controller().steps == 9
+    assert build(ready).controller.steps == 9
     result = sample(model, 3, settings=ready)
     assert result.solution.calls.tolist() == [9, 9, 9]
-    assert not result.settings.couples_graphs
+    assert not build(result.settings).couples_graphs
 
 
 def test_a_calibration_is_stored_beside_the_model_and_reused(model, tmp_path):
@@ -87,7 +88,7 @@ def test_auto_is_the_presets_best_combination_and_gives_way_to_any_other_choice(
     for chosen in ({}, {"schedule": "auto"}, {"schedule_options": {}}):
         settings = resolve(preset, **chosen)
         assert (settings.schedule, settings.solver, settings.steps) == ("karras", "heun", 12)
-        assert not settings.couples_graphs
+        assert not build(settings).couples_graphs
     assert resolve(preset, steps=7).steps == 7
     assert resolve(preset, schedule="auto", solver="euler").solver == "euler"
     assert resolve(preset, solver="euler").schedule == "dvs"

@@ -12,7 +12,7 @@ import pytest
 from isostep.base.errors import InputError
 from isostep.base.files import read_json, write_json
 from isostep.item.graph import read_graphs
-from isostep.model.toy import toy_model
+from isostep.model.analytic import analytic_model
 from isostep.reporting.output import write_outputs
 from isostep.reporting.tables import difference_table, long_csv, summary_table
 from isostep.study.comparison import compare_arms
@@ -28,7 +28,7 @@ def _times(folder) -> dict[str, int]:
 def test_a_repeated_run_computes_nothing(toy_plan, toy_study):
     before = _times(toy_study.store.folder)
     told: list[str] = []
-    again = run_study(toy_plan, toy_study.store.folder, toy_model(), told.append)
+    again = run_study(toy_plan, toy_study.store.folder, analytic_model(), told.append)
     assert told == []
     assert _times(toy_study.store.folder) == before
     assert compare_arms(again) == compare_arms(toy_study)
@@ -40,7 +40,7 @@ def test_a_lost_cell_alone_is_computed_again_without_sampling(toy_plan, toy_stud
     toy_study.store.cell(key).unlink()
     runs = _times(toy_study.store.folder / "runs")
     told: list[str] = []
-    run_study(toy_plan, toy_study.store.folder, toy_model(), told.append)
+    run_study(toy_plan, toy_study.store.folder, analytic_model(), told.append)
     assert told == ["dvs, seed 2"]
     assert toy_study.store.read_cell(key) == kept
     assert _times(toy_study.store.folder / "runs") == runs
@@ -50,16 +50,16 @@ def test_other_settings_have_other_keys(toy_plan, toy_study):
     keys = {key for arm in toy_study.record.arms for key in arm.cells.values()}
     assert len(keys) == 6
     more = toy_plan.model_copy(update={"n": 13, "seeds": (0,), "arms": toy_plan.arms[:1]})
-    study = run_study(more, toy_study.store.folder, toy_model())
+    study = run_study(more, toy_study.store.folder, analytic_model())
     assert not keys & set(study.record.arms[0].cells.values())
-    run_study(toy_plan, toy_study.store.folder, toy_model())  # the folder describes the fixture's study again
+    run_study(toy_plan, toy_study.store.folder, analytic_model())  # the folder describes the fixture's study again
 
 
 def test_identical_arms_have_identical_graphs_and_are_not_distinguishable(toy_plan, tmp_path):
     arm = toy_plan.arms[0]
     twin = Arm(name="twin", chosen={**arm.chosen, "max_steps": 99_999})
     plan = toy_plan.model_copy(update={"arms": (arm, twin), "noise": "path", "seeds": (0, 1)})
-    study = run_study(plan, tmp_path, toy_model())
+    study = run_study(plan, tmp_path, analytic_model())
     comparison = compare_arms(study)
     for metric in comparison["arms"][1]["metrics"].values():
         assert metric["test"]["verdict"] == "not distinguishable"
@@ -82,7 +82,7 @@ def test_a_planted_difference_is_found(toy_plan, tmp_path):
             "n": 40,
         }
     )
-    comparison = compare_arms(run_study(plan, tmp_path, toy_model()))
+    comparison = compare_arms(run_study(plan, tmp_path, analytic_model()))
     verdicts = {name: m["test"]["verdict"] for name, m in comparison["arms"][1]["metrics"].items()}
     assert "worse" in verdicts.values()
     assert "better" not in verdicts.values()
@@ -91,14 +91,14 @@ def test_a_planted_difference_is_found(toy_plan, tmp_path):
 def test_budgets_count_calls(toy_plan, tmp_path):
     arms = product_arms(["uniform", "dvs"], ["heun"], [20], None)
     plan = toy_plan.model_copy(update={"arms": arms, "seeds": (0,)})
-    comparison = compare_arms(run_study(plan, tmp_path, toy_model()))
+    comparison = compare_arms(run_study(plan, tmp_path, analytic_model()))
     grid, adaptive = comparison["arms"]
     assert grid["calls"]["mean"] == 20
     assert grid["steps"]["mean"] == 10
     assert 0 < adaptive["calls"]["mean"] <= 22  # the pilot of 16 graphs holds the budget; this set may differ a little
     assert "pilot" in adaptive["note"]
     told: list[str] = []
-    run_study(plan, tmp_path, toy_model(), told.append)
+    run_study(plan, tmp_path, analytic_model(), told.append)
     assert told == []
 
 
@@ -135,7 +135,7 @@ def test_a_damaged_cell_and_an_empty_folder_are_told_in_one_line(toy_plan, tmp_p
     with pytest.raises(InputError, match=r"no study\.json"):
         load_study(tmp_path)
     plan = toy_plan.model_copy(update={"arms": toy_plan.arms[:1], "seeds": (0,)})
-    study = run_study(plan, tmp_path, toy_model())
+    study = run_study(plan, tmp_path, analytic_model())
     path = study.store.cell(study.record.arms[0].cells[0])
     write_json(path, {"format": 99})
     with pytest.raises(InputError, match="delete it"):
@@ -153,13 +153,13 @@ def test_another_command_in_the_folder_does_not_change_what_a_run_returns(toy_pl
         record = json.loads((tmp_path / "study.json").read_text())
         write_json(tmp_path / "study.json", {**record, "plan": other, "arms": []})
 
-    study = run_study(plan, tmp_path, toy_model(), other_command)
+    study = run_study(plan, tmp_path, analytic_model(), other_command)
     assert study.plan == plan
     assert list(study.cells[0]) == [0]
 
 
 def test_a_models_preferred_settings_do_not_decide_its_cells():
-    model = toy_model()
+    model = analytic_model()
     other = model.info.sampler.model_copy(update={"steps": model.info.sampler.steps + 1})
     assert replace(model, info=model.info.model_copy(update={"sampler": other})).fingerprint() == model.fingerprint()
     larger = model.info.model_copy(update={"scale": model.info.scale * 2})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
+from types import ModuleType
 
 
 class IsostepError(Exception):
@@ -18,7 +19,7 @@ class MissingPackageError(IsostepError, ImportError):
     """An optional package is needed; the message carries the pip line."""
 
 
-def require(module: str, extra: str, purpose: str):
+def require(module: str, extra: str, purpose: str) -> ModuleType:
     """Import an optional `module`, or say which extra brings it."""
     import importlib
 
@@ -31,7 +32,7 @@ def require(module: str, extra: str, purpose: str):
 
 
 @contextlib.contextmanager
-def located(place: str) -> Iterator[None]:
+def located(place: str) -> Generator[None, None, None]:
     """Put `place` before the message of an InputError raised inside."""
     try:
         yield

@@ -9,8 +9,9 @@ import hashlib
 import json
 import os
 import tempfile
+import tomllib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,7 +21,7 @@ LONGEST_LINE = 32 * 2**20
 
 
 @contextlib.contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Path) -> Generator[Path, None, None]:
     """Yield a temporary path in the target's folder; on success it replaces `path`, on failure it is removed."""
     path = Path(path)
     try:
@@ -71,6 +72,19 @@ def read_json(path: str | Path, limit: int = 256 * 2**20) -> Any:
         raise InputError(f"{path} is not valid JSON: {error}; restore or delete the file") from error
 
 
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file of at most 4 MB."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > 4 * 2**20:
+            raise InputError(f"{path} is too large for a settings file")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from error
+
+
 def bounded_lines(file: IO[bytes] | gzip.GzipFile, path: str | Path, most: int = LONGEST_LINE) -> Iterator[bytes]:
     """Lines of an open file; one of `most` bytes or more (a small compressed file can hold it) is refused."""
     while line := file.readline(most):
@@ -95,7 +109,7 @@ def numbered_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 def csv_fields(line: str) -> list[str]:
     """Fields of one line of a CSV file."""
     try:
-        return next(csv.reader([line]), [])
+        return next(csv.reader([line]), list[str]())
     except csv.Error as error:
         raise InputError(f"not a line of CSV: {error}") from error
 

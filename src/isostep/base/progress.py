@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 Advance = Callable[..., None]
 
 
 @contextlib.contextmanager
-def progress(description: str, total: float | None = None, quiet: bool = False) -> Iterator[Advance]:
+def progress(description: str, total: float | None = None, quiet: bool = False) -> Generator[Advance, None, None]:
     """Yield `advance(amount=1, note=...)`; draws on stderr, only where stderr is a terminal."""
     if quiet or os.environ.get("ISOSTEP_QUIET") or not sys.stderr.isatty():
-        yield lambda amount=1, note="": None
+        yield _ignore
         return
     from rich.console import Console
     from rich.progress import (
@@ -41,3 +41,7 @@ def progress(description: str, total: float | None = None, quiet: bool = False) 
             bar.update(task, advance=amount, note=note)
 
         yield advance
+
+
+def _ignore(amount: float = 1, note: str = "") -> None:
+    return None

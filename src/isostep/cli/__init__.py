@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from importlib import metadata
 
 import typer
 
@@ -41,9 +42,7 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     if version:
-        from isostep import __version__
-
-        typer.echo(__version__)
+        typer.echo(metadata.version("isostep"))
         raise typer.Exit()
 
 

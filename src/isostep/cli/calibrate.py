@@ -7,6 +7,11 @@ from pathlib import Path
 
 import typer
 
+from isostep.base.registry import look_up
+from isostep.settings.schedules import SCHEDULES
+
+CALIBRATED = {name: entry for name, entry in SCHEDULES.items() if entry.needs_pilot}
+
 
 def register(app: typer.Typer) -> None:
     app.command()(calibrate)
@@ -14,35 +19,38 @@ def register(app: typer.Typer) -> None:
 
 def calibrate(
     model: str = typer.Argument(help="Embedded name, model folder, or released .pth file."),
+    schedule: str = typer.Option(next(iter(CALIBRATED)), help=f"{', '.join(CALIBRATED)}."),
     steps: int = typer.Option(50, help="Steps of the schedule to print."),
     solver: str | None = typer.Option(None, help="Solver of the pilot; default: the model's preset."),
     corrector: str | None = typer.Option(None, help="langevin or none; default: the model's preset."),
     graphs: int = typer.Option(32, help="Graphs of the pilot."),
     pilot_steps: int = typer.Option(200, help="Uniform steps of the pilot."),
-    power: float = typer.Option(0.5, help="Density of steps = rate^power; 0.5 is equal arc length."),
-    combine: str = typer.Option("sum", help="sum or max over components, or one component, such as A."),
-    smooth: float = typer.Option(0.03, help="Width in t of the moving average over the rate."),
-    floor: float = typer.Option(0.1, help="Least density, as a share of its mean."),
+    power: float | None = typer.Option(None, help="Density of steps = rate^power; 0.5 is equal arc length."),
+    combine: str | None = typer.Option(None, help="sum or max over components, or one component, such as A."),
+    smooth: float | None = typer.Option(None, help="Width in t of the moving average over the rate."),
+    floor: float | None = typer.Option(None, help="Least density, as a share of its mean."),
     fresh: bool = typer.Option(False, help="Measure again even if a calibration is stored."),
     out: Path | None = typer.Option(None, help="Also write the times, one a line, for --schedule times."),
     as_json: bool = typer.Option(False, "--json", help="Print times and cost as JSON."),
 ) -> None:
-    """Measure the information rate on a pilot batch, store it, and print the arc-length schedule.
+    """Measure the information rate on a pilot batch, store it, and print the schedule.
 
     Example: `isostep calibrate grum-community-small --steps 50`
     """
     from isostep.base.files import write_text
-    from isostep.control.arclength import Density, equal_parts
     from isostep.model.lookup import load_model
     from isostep.sampling.calibrate import PilotPlan, pilot_for
-    from isostep.settings.schema import resolve
+    from isostep.settings.resolve import pilot_times, resolve
 
+    look_up(CALIBRATED, "calibrated schedule", schedule)
     loaded = load_model(model)
+    shape = {"power": power, "combine": combine, "smooth": smooth, "floor": floor}
     settings = resolve(
-        loaded.info.sampler, schedule="arclength", steps=steps, solver=solver, corrector=corrector, clock="graph"
-    )
+        loaded.info.sampler, schedule=schedule, steps=steps, solver=solver, corrector=corrector, clock="graph",
+        schedule_options={name: value for name, value in shape.items() if value is not None},
+    )  # fmt: skip
     pilot = pilot_for(loaded, settings, PilotPlan(graphs, pilot_steps), fresh=fresh)
-    times = equal_parts(pilot, steps, Density(power, combine, smooth, floor))
+    times = pilot_times(settings)(pilot, steps)
     if out is not None:
         write_text(out, "".join(f"{t!r}\n" for t in times))
     if as_json:

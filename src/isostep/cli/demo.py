@@ -53,12 +53,17 @@ def demo(
 
 def _find(name: str):
     """The model, its reference (None: its dataset's), and a word about it; analytic where nothing is embedded."""
+    from isostep.model.analytic import NAME, analytic_model
     from isostep.model.lookup import embedded_names, load_model
-    from isostep.model.toy import NAME, toy_model, toy_reference
+    from isostep.study.reference import analytic_reference
 
     missing = name == DEFAULT and name not in embedded_names()
     if name == NAME or missing:
-        return toy_model(), str(toy_reference()), f"the analytic model {NAME}" + " (none is embedded)" * missing
+        return (
+            analytic_model(),
+            str(analytic_reference()),
+            f"the analytic model {NAME}" + " (none is embedded)" * missing,
+        )
     return load_model(name), None, name
 
 

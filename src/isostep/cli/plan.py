@@ -38,7 +38,7 @@ def plan(
     from isostep.run.cost import estimate, measure_steps
     from isostep.run.engine import SHARD
     from isostep.sampling.calibrate import prepare
-    from isostep.settings.schema import resolve
+    from isostep.settings.resolve import resolve
 
     torch.set_num_threads(threads)
     loaded = load_model(model, None, device)

@@ -11,19 +11,21 @@ import typer
 
 from isostep.base.errors import InputError
 from isostep.base.progress import progress
+from isostep.settings.schedules import CHOICES
+from isostep.settings.solvers import SOLVERS
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(sample)
+    choices = {"Schedules": CHOICES, "Solvers": {name: entry.help for name, entry in SOLVERS.items()}}
+    lists = (f"{title}\n\n" + "\n".join(f"- {k}: {v}" for k, v in each.items()) for title, each in choices.items())
+    app.command(epilog="\n\n".join(lists))(sample)
 
 
 def sample(
     model: str = typer.Argument(help="Embedded name, model folder, released .pth file, or a fetched one's name."),
     n: int = typer.Option(100, "-n", "--number", help="How many graphs."),
-    schedule: str | None = typer.Option(
-        None, help="auto, dvs, arclength, uniform, quadratic, power, karras, cosine, fisher, error, gdss, times."
-    ),
-    solver: str | None = typer.Option(None, help="euler, heun, heun-noisy, exponential, exponential-2, reverse, s4."),
+    schedule: str | None = typer.Option(None, help=f"{', '.join(CHOICES)}."),
+    solver: str | None = typer.Option(None, help=f"{', '.join(SOLVERS)}."),
     seed: int = typer.Option(0, help="Seed; a graph is (model, settings, seed, index)."),
     start: int = typer.Option(0, help="Index of the first graph."),
     steps: int | None = typer.Option(None, help="Steps of a grid; for dvs, 1 / base step."),

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isostep.base.errors import InputError
 from isostep.control.grid import Grid
-from isostep.solution import Trace
+from isostep.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,17 @@ class Density:
         if not (0 < self.power <= 2 and 0 <= self.smooth < 1 and 0 <= self.floor < 1):
             raise InputError(f"need 0 < power <= 2, 0 <= smooth < 1 and 0 <= floor < 1, got {self}")
 
-    def __call__(self, pilot: Pilot) -> np.ndarray:
+    def times(self, pilot: Pilot, steps: int) -> tuple[float, ...]:
+        """N + 1 times from 0 to 1 between which the integral of rho is the same."""
+        rho = self.rho(pilot)
+        t: NDArray[np.float64] = np.concatenate([[0.0], np.asarray(pilot.t), [1.0]])
+        rho = np.concatenate([rho[:1], rho, rho[-1:]])
+        length: NDArray[np.float64] = np.concatenate([[0.0], np.cumsum((rho[1:] + rho[:-1]) / 2 * np.diff(t))])
+        times: NDArray[np.float64] = np.interp(np.linspace(0.0, float(length[-1]), steps + 1), length, t)
+        times[0], times[-1] = 0.0, 1.0
+        return tuple(times.tolist())
+
+    def rho(self, pilot: Pilot) -> NDArray[np.float64]:
         """rho at the pilot's times, mean 1."""
         rates = {name: np.asarray(values) for name, values in pilot.rate.items()}
         if self.combine in ("sum", "max"):
@@ -89,17 +100,6 @@ class Density:
         if not rho.sum() > 0:
             return np.ones_like(rho)
         return np.maximum(rho / rho.mean(), self.floor)
-
-
-def equal_parts(pilot: Pilot, steps: int, density: Density | None = None) -> tuple[float, ...]:
-    """N + 1 times from 0 to 1 between which the integral of rho is the same."""
-    rho = (density or Density())(pilot)
-    t = np.concatenate([[0.0], np.asarray(pilot.t), [1.0]])
-    rho = np.concatenate([rho[:1], rho, rho[-1:]])
-    length = np.concatenate([[0.0], np.cumsum((rho[1:] + rho[:-1]) / 2 * np.diff(t))])
-    times = np.interp(np.linspace(0, length[-1], steps + 1), length, t)
-    times[0], times[-1] = 0.0, 1.0
-    return tuple(times.tolist())
 
 
 def arclength(steps: int, times: tuple[float, ...] | Literal[""] = "") -> Grid:

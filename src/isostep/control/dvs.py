@@ -12,6 +12,7 @@ Defaults are the paper's. The authors' program differs: `ema_start="first"` on g
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -146,11 +147,11 @@ def dvs(steps: int, **options: Any) -> Dvs:
     """
     if "active" in options:
         options["active"] = tuple((float(a), float(b)) for a, b in options["active"])
-    given = {"kappa": Dvs.kappa, **options}
+    given: dict[str, Any] = {"kappa": Dvs.kappa, **options}
     scaled = {name: given[name] * PAPER_STEPS / steps for name in SCALED if isinstance(given.get(name), int | float)}
     return Dvs(dt_base=1 / steps, **{**given, **scaled})
 
 
-def _need(name: str, value: float, holds, words: str) -> None:
+def _need(name: str, value: Any, holds: Callable[[float], bool], words: str) -> None:
     if not (isinstance(value, int | float) and math.isfinite(value) and holds(value)):
         raise InputError(f"{name} must be {words}, got {value!r}")

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -117,7 +118,19 @@ def gdss(steps: int, eps: float = 1e-4) -> GdssGrid:
     return GdssGrid((*((1 - eps) * i / (steps - 1) for i in range(steps)), 1.0))
 
 
-def check_steps(steps: int) -> None:
+def times(steps: int, file: str) -> Grid:
+    """Explicit times from a file: whitespace- or comma-separated numbers from 0 to 1. The step count is the file's."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+        values = tuple(float(word) for word in text.replace(",", " ").split())
+    except OSError as error:
+        raise InputError(f"cannot read the times in {file}: {error.strerror}; check the path") from error
+    except ValueError as error:
+        raise InputError(f"{file} must hold numbers separated by blanks or commas: {error}") from error
+    return Grid(values)
+
+
+def check_steps(steps: Any) -> None:
     if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= 10_000_000:
         raise InputError(f"steps must be a whole number from 1 to 10,000,000, got {steps!r}")
 

@@ -6,14 +6,14 @@ from functools import cache
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
-from isostep.base.errors import InputError
+from isostep.base.schema import Frozen, checked
 from isostep.family import find_family
 from isostep.item import Decoder
 from isostep.process import Process
-from isostep.settings.schema import SamplerPreset, one_line
+from isostep.settings.schema import SamplerPreset
 from isostep.state import GraphState
 
 FORMAT = 1
@@ -21,11 +21,7 @@ MAX_NODES = 4096
 Width = Annotated[int, Field(ge=1, le=MAX_NODES)]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Provenance(_Frozen):
+class Provenance(Frozen):
     """Where the weights come from and under which terms."""
 
     source: str
@@ -34,7 +30,7 @@ class Provenance(_Frozen):
     notes: str | None = None
 
 
-class ModelInfo(_Frozen):
+class ModelInfo(Frozen):
     format: Literal[1] = FORMAT
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     family: str
@@ -96,10 +92,7 @@ class ModelInfo(_Frozen):
     @staticmethod
     def parse(record: Any, origin: str) -> ModelInfo:
         """Check a JSON record; `origin` is named in the error."""
-        try:
-            return ModelInfo.model_validate(record)
-        except ValidationError as error:
-            raise InputError(one_line(error, origin)) from error
+        return checked(ModelInfo, record, origin)
 
 
 @cache

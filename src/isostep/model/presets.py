@@ -5,20 +5,16 @@ One TOML file per (family, dataset) in `isostep/presets/sampling`, and one more 
 
 from __future__ import annotations
 
-import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from isostep.base.errors import InputError
-from isostep.settings.schema import SamplerPreset, one_line
+from isostep.base.files import read_toml
+from isostep.base.schema import Frozen, checked
+from isostep.settings.schema import SamplerPreset
 
 
-class Preset(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
+class Preset(Frozen):
     family: str
     dataset: str
     atoms: tuple[str, ...] | None = None
@@ -26,24 +22,9 @@ class Preset(BaseModel):
     sampler: SamplerPreset = SamplerPreset()
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file as a dict."""
-    try:
-        if path.stat().st_size > 4 * 2**20:
-            raise InputError(f"{path} is too large for a settings file")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from error
-
-
 def read_preset(path: str | Path) -> Preset:
     """A preset from its file."""
-    try:
-        return Preset.model_validate(read_toml(Path(path)))
-    except ValidationError as error:
-        raise InputError(one_line(error, str(path))) from error
+    return checked(Preset, read_toml(path), str(path))
 
 
 def preset_names() -> list[str]:

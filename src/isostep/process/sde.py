@@ -16,7 +16,7 @@ from torch import Tensor
 from isostep.base.errors import InputError
 from isostep.process.base import Process
 from isostep.process.score_sde import ScoreSde
-from isostep.state import GraphState
+from isostep.state import GraphState, is_mapping
 
 Network = Callable[[GraphState, Tensor], Mapping[str, Tensor]]
 
@@ -135,8 +135,8 @@ class DriftSde:
         return Evaluation(masked, self._diffusion(state, t))
 
     def _diffusion(self, state: GraphState, t: Tensor) -> dict[str, Tensor]:
-        given = self.model.diffusion(t)
-        values = given if isinstance(given, Mapping) else dict.fromkeys(state.components, given)
+        given: Any = self.model.diffusion(t)
+        values = given if is_mapping(given) else dict.fromkeys(state.components, given)
         if values.keys() != state.components.keys():
             raise InputError(f"diffusion names {sorted(values)}, the state has {sorted(state.components)}")
         return {n: _per_graph(n, values[n], t) for n in state.components}
@@ -174,11 +174,12 @@ def _symmetric(name: str, drift: Tensor) -> Tensor:
 
 
 def _check_shapes(values: Any, state: GraphState, what: str) -> None:
-    if not isinstance(values, Mapping) or values.keys() != state.components.keys():
-        seen = sorted(values) if isinstance(values, Mapping) else type(values).__name__
+    named = values if is_mapping(values) else None
+    if named is None or named.keys() != state.components.keys():
+        seen = type(values).__name__ if named is None else sorted(named)
         raise InputError(f"{what} must be a mapping with components {sorted(state.components)}, got {seen}")
     for name, x in state.components.items():
-        value = values[name]
+        value = named[name]
         if not isinstance(value, Tensor) or value.shape != x.shape:
             seen = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise InputError(f"{what} of component {name} has shape {seen}, the state has {tuple(x.shape)}")

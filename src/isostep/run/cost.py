@@ -24,6 +24,7 @@ from isostep.base.errors import InputError
 from isostep.model.model import Model
 from isostep.run.format import pack
 from isostep.sampling.batch import sample_batch
+from isostep.settings.resolve import build
 from isostep.settings.schema import SamplerSettings
 
 STEPS = 12  # measured, after two that warm up
@@ -86,7 +87,7 @@ def measure_steps(model: Model, settings: SamplerSettings, batch_size: int, seed
     steps = np.diff(ticks)[1:] if len(ticks) > 3 else np.diff(ticks)
     return StepCost(
         tuple(steps.tolist()),
-        float(pilot.steps.double().max() if settings.couples_graphs else pilot.steps.double().mean()),
+        float(pilot.steps.double().max() if build(settings).couples_graphs else pilot.steps.double().mean()),
         decode,
         batch_size,
         size,

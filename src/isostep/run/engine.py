@@ -25,7 +25,8 @@ from isostep.run.writer import Writer, open_run
 from isostep.sampling.account import Account
 from isostep.sampling.calibrate import prepare
 from isostep.sampling.run import DEFAULT_BATCH, SampleResult
-from isostep.settings.schema import SamplerSettings, resolve
+from isostep.settings.resolve import resolve
+from isostep.settings.schema import SamplerSettings
 
 SHARD = 1024  # graphs of a shard, rounded up to whole batches
 

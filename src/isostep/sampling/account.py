@@ -42,6 +42,8 @@ class Account:
 
     def summary(self, model: str, settings: SamplerSettings, seed: int) -> dict[str, Any]:
         """The numbers of the summary table, ready for JSON."""
+        from isostep.settings.resolve import build  # records of a run are read without torch
+
         return {
             "model": model,
             "graphs": self.n,
@@ -50,7 +52,7 @@ class Account:
             "solver": settings.solver,
             "corrector": settings.corrector,
             "clock": settings.clock,
-            "coupled": settings.couples_graphs,
+            "coupled": build(settings).couples_graphs,
             "seed": seed,
             "steps_mean": self.steps / self.n,
             "calls_mean": self.calls / self.n,

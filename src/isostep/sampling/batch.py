@@ -8,7 +8,8 @@ from torch import Tensor
 
 from isostep.loop import integrate
 from isostep.model.model import Model
-from isostep.noise import BrownianTree, Noise, PhiloxNoise
+from isostep.noise import Noise
+from isostep.settings.resolve import build
 from isostep.settings.schema import SamplerSettings
 from isostep.solution import Solution
 from isostep.state import GraphState
@@ -37,16 +38,13 @@ def sample_batch(
         waiting += len(rows)
         return (model.prior(rows, seed), rows.to(model.device)) if len(rows) else None
 
-    controller = settings.controller()
-    if noise is None:
-        # A rejected step must meet the same Brownian path again.
-        noise = BrownianTree(seed) if controller.reviews else PhiloxNoise(seed)
+    sampler = build(settings)
     return integrate(
         model,
         model.prior(index[:slots], seed),
-        controller,
-        settings.make_solver(),
-        noise,
+        sampler.controller,
+        sampler.solver,
+        noise or sampler.noise(seed),
         index[:slots],
         max_steps=settings.max_steps,
         refill=refill if slots < len(index) else None,

@@ -15,16 +15,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from isostep.base.cache import cache_folder
 from isostep.base.errors import InputError
 from isostep.base.files import read_json, write_json
-from isostep.control.arclength import Density, Pilot, equal_parts
+from isostep.control.arclength import Pilot
 from isostep.model.model import Model
 from isostep.sampling.batch import sample_batch
+from isostep.settings.resolve import budget_knob, make_solver, needs_pilot, pilot_times
+from isostep.settings.schedules import Knob
 from isostep.settings.schema import SamplerSettings
 
 Tell = Callable[[str], None]
@@ -114,39 +116,10 @@ def prepare(
     """Settings with everything measured filled in: a step count or kappa for a budget, times for arclength."""
     if calls is not None:
         settings = fit_budget(model, settings, calls, plan, tell)
-    if settings.schedule == "arclength" and "times" not in settings.schedule_options:
-        density = _density(settings.schedule_options)
-        pilot = pilot_for(model, settings, plan, tell=tell)
-        times = equal_parts(pilot, settings.steps, density)
+    if needs_pilot(settings):
+        times = pilot_times(settings)(pilot_for(model, settings, plan, tell=tell), settings.steps)
         settings = settings.model_copy(update={"schedule_options": {"times": times}})
     return settings
-
-
-def _density(options: dict[str, Any]) -> Density:
-    try:
-        return Density(**options)
-    except TypeError as error:
-        raise InputError(f"schedule arclength takes power, combine, smooth, floor: {error}") from error
-
-
-class _Knob(NamedTuple):
-    """The option by which an adaptive schedule spends more or less: more of it, longer steps."""
-
-    table: str
-    name: str
-    low: float
-    usual: float
-    high: float
-
-    def turned(self, settings: SamplerSettings, value: float) -> SamplerSettings:
-        options = {**getattr(settings, self.table), self.name: value}
-        return settings.model_copy(update={self.table: options})
-
-
-KNOBS = {
-    "dvs": _Knob("schedule_options", "kappa", 1e-6, 1.0, 1e12),
-    "error": _Knob("solver_options", "tolerance", 1e-6, 0.02, 1e3),
-}
 
 
 def fit_budget(
@@ -157,14 +130,14 @@ def fit_budget(
     tell: Tell | None = None,
 ) -> SamplerSettings:
     """Settings that make `calls` network calls per graph (on average, where every graph decides for itself)."""
-    per_step = settings.make_solver().calls_per_step
+    per_step = make_solver(settings).calls_per_step
     steps = calls // per_step
     if steps < 1:
         raise InputError(f"{calls} calls are less than one step of this solver, which takes {per_step}")
     settings = settings.model_copy(update={"steps": steps})
-    if settings.schedule not in KNOBS:
+    knob = budget_knob(settings)
+    if knob is None:
         return settings
-    knob = KNOBS[settings.schedule]
 
     def search() -> dict[str, Any]:
         if tell:
@@ -173,14 +146,18 @@ def fit_budget(
 
     record = _stored(model, knob.name, [settings.model_dump(mode="json"), calls, KNOB_FORMAT], search)
     try:
-        return knob.turned(settings, float(record[knob.name]))
+        return _turned(settings, knob, float(record[knob.name]))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"a stored {knob.name} is damaged: {error}; delete the {knob.name}-*.json files beside the model"
         ) from error
 
 
-def _search(model: Model, settings: SamplerSettings, calls: int, knob: _Knob, plan: PilotPlan) -> float:
+def _turned(settings: SamplerSettings, knob: Knob, value: float) -> SamplerSettings:
+    return settings.model_copy(update={knob.table: {**getattr(settings, knob.table), knob.name: value}})
+
+
+def _search(model: Model, settings: SamplerSettings, calls: int, knob: Knob, plan: PilotPlan) -> float:
     """The knob's value whose pilot comes closest to the budget, by false position in logarithms (Illinois).
 
     The calls fall as the knob rises, so a bracket is walked out from the start in steps that double.
@@ -190,7 +167,7 @@ def _search(model: Model, settings: SamplerSettings, calls: int, knob: _Knob, pl
 
     def excess(x: float) -> float:
         """log(calls / budget) at exp(x); 0 where it is close enough."""
-        solution = sample_batch(model, knob.turned(settings, math.exp(x)), index, PILOT_SEED)
+        solution = sample_batch(model, _turned(settings, knob, math.exp(x)), index, PILOT_SEED)
         count = float(solution.calls.double().mean())
         tried[x] = abs(count - calls)
         return 0.0 if tried[x] <= max(0.5, 0.005 * calls) else math.log(count / calls)

@@ -23,7 +23,8 @@ from isostep.noise import BrownianTree, Noise
 from isostep.sampling.account import Account
 from isostep.sampling.batch import sample_batch
 from isostep.sampling.calibrate import prepare
-from isostep.settings.schema import SamplerSettings, resolve
+from isostep.settings.resolve import build, resolve
+from isostep.settings.schema import SamplerSettings
 from isostep.solution import Solution, Status
 from isostep.state import GraphState
 
@@ -170,7 +171,7 @@ def sample(
     source = _noise(noise, seed)
     parts, items, began = [], [], time.perf_counter()
     # Where graphs have clocks of their own, all go through one queue: a finished graph's slot is refilled.
-    for done, rows in _batches(start, n, n if settings.own_clocks else batch_size):
+    for done, rows in _batches(start, n, n if build(settings).own_clocks else batch_size):
         part = sample_batch(
             loaded, settings, rows, seed, slots=batch_size, trace=trace, snapshots=snapshots, noise=source,
             progress=None if progress is None else lambda f, d=done, r=rows: progress((d + f * len(r)) / n),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from isostep.process.sde import Evaluation, Sde
@@ -12,8 +12,8 @@ from isostep.state import GraphState, expand
 
 @dataclass(frozen=True)
 class Euler(OneStep):
-    order: float = 1.0
-    calls_per_step: int = 1
+    order: float = field(default=1.0, init=False)
+    calls_per_step: int = field(default=1, init=False)
 
     def advance(
         self, sde: Sde, state: GraphState, here: Evaluation, span: Span, source: NoiseSource, memory: Any

@@ -21,8 +21,8 @@ another law than the model's, narrower around the predicted graph (docs/theory.m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from isostep.base.errors import InputError
 from isostep.process.base import noisier_step
 from isostep.process.sde import Evaluation, Sde
 from isostep.solver.base import Advance, NoiseSource, OneStep, Span, add_noise, need_processes
-from isostep.state import GraphState, expand
+from isostep.state import GraphState, expand, is_mapping
 
 MAX_TEMPERATURE = 100.0
 
@@ -48,14 +48,15 @@ class Exponential(OneStep):
     order: float = 1.0
     eta: float = 1.0
     temperature: float | Mapping[str, float] = 1.0  # by component; one that is not named has 1
-    calls_per_step: int = 1
+    calls_per_step: int = field(default=1, init=False)
 
     def __post_init__(self) -> None:
         if self.order not in (1, 2):
             raise InputError(f"the exponential solver has order 1 or 2, got {self.order}")
         if not 0 <= self.eta <= 1000:
             raise InputError(f"the exponential solver's eta is between 0 and 1000, got {self.eta}")
-        for tau in self.temperature.values() if isinstance(self.temperature, Mapping) else [self.temperature]:
+        given: Any = self.temperature
+        for tau in given.values() if is_mapping(given) else [given]:
             if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 <= tau <= MAX_TEMPERATURE:
                 raise InputError(f"a temperature is a number between 0 and {MAX_TEMPERATURE:g}, got {tau!r}")
 
@@ -81,7 +82,8 @@ class Exponential(OneStep):
         assert here.estimate is not None
         clean = {n: p.clean(state[n], here.estimate[n], span.t0) for n, p in sde.processes.items()}
         target = clean if memory is None else self._extrapolate(clean, memory, span)
-        mean, spread = {}, {}
+        mean: dict[str, Tensor] = {}
+        spread: dict[str, Tensor] = {}
         for name, process in sde.processes.items():
             c_x, c_clean, std = noisier_step(process, span.t0, span.t1, self.eta)
             spread[name] = std * self._temperature(name)

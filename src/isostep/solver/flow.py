@@ -53,6 +53,14 @@ class ProbabilityFlow:
         return self.solver.advance(_flow(sde), state, here, span, _quiet(source), memory)
 
 
+def flow_euler() -> ProbabilityFlow:
+    return ProbabilityFlow(Euler())
+
+
+def flow_heun() -> ProbabilityFlow:
+    return ProbabilityFlow(Heun())
+
+
 def _flow(sde: Sde) -> FlowSde:
     assert isinstance(sde, ProcessSde)
     return FlowSde(sde)

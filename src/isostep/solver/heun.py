@@ -8,7 +8,7 @@ step.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -25,8 +25,8 @@ from isostep.state import GraphState, expand
 class Heun(OneStep):
     predictor: Literal["mean", "noisy"] = "mean"
     tolerance: float | None = None  # report Euler's error in these units, for error control
-    order: float = 1.0
-    calls_per_step: int = 2
+    order: float = field(default=1.0, init=False)
+    calls_per_step: int = field(default=2, init=False)
 
     def __post_init__(self) -> None:
         if self.predictor not in ("mean", "noisy"):

@@ -43,7 +43,7 @@ class Langevin:
     ) -> GraphState:
         """The corrected state, from an evaluation at (state, t)."""
         z = source.normal(state, t, t, CORRECTOR)
-        moved = {}
+        moved: dict[str, Tensor] = {}
         for name, process in sde.processes.items():
             x = state[name]
             r = process.score(x, estimate[name], t)

@@ -8,8 +8,10 @@ with i = floor(s (N - 1)) and N = 1/dt: made for GDSS' own grid, where every ste
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from torch import Tensor
 
 from isostep.process.score_sde import ScoreSde
 from isostep.process.sde import Evaluation, Sde
@@ -19,8 +21,8 @@ from isostep.state import GraphState, expand
 
 @dataclass(frozen=True)
 class ReverseDiffusion(OneStep):
-    order: float = 1.0
-    calls_per_step: int = 1
+    order: float = field(default=1.0, init=False)
+    calls_per_step: int = field(default=1, init=False)
 
     def check(self, sde: Sde) -> None:
         need_processes(sde, "reverse", ScoreSde)
@@ -29,7 +31,8 @@ class ReverseDiffusion(OneStep):
         self, sde: Sde, state: GraphState, here: Evaluation, span: Span, source: NoiseSource, memory: Any
     ) -> Advance:
         assert here.estimate is not None
-        mean, spread = {}, {}
+        mean: dict[str, Tensor] = {}
+        spread: dict[str, Tensor] = {}
         for name, process in sde.processes.items():
             assert isinstance(process, ScoreSde)
             shrink, spread[name] = process.reverse_step(span.t0, span.dt)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from isostep.noise import FIRST_HALF, SECOND_HALF
 from isostep.process.score_sde import ScoreSde
@@ -22,8 +23,8 @@ from isostep.state import GraphState, expand
 @dataclass(frozen=True)
 class S4(OneStep):
     corrector: Langevin = field(default_factory=Langevin)
-    order: float = 1.0
-    calls_per_step: int = 1
+    order: float = field(default=1.0, init=False)
+    calls_per_step: int = field(default=1, init=False)
 
     @property
     def couples_graphs(self) -> bool:
@@ -41,15 +42,18 @@ class S4(OneStep):
         s, h = 1 - span.t0, -span.dt / 2
         state = self.corrector.correct(sde, state, here.estimate, span.t0, source)
         state, _ = self._half(sde, state, s, h, span, source, FIRST_HALF)
-        pushed = {}
+        pushed: dict[str, Tensor] = {}
         for name, x in state.components.items():
             weight = here.diffusion[name].square() * span.dt
             pushed[name] = x + expand(weight, x) * here.estimate[name]
         state, mean = self._half(sde, state.replace(pushed), s + h, h, span, source, SECOND_HALF)
         return Advance(state, mean)
 
-    def _half(self, sde: Sde, state: GraphState, s, h, span: Span, source: NoiseSource, stream: int):
-        mean, spread = {}, {}
+    def _half(
+        self, sde: Sde, state: GraphState, s: Tensor, h: Tensor, span: Span, source: NoiseSource, stream: int
+    ) -> tuple[GraphState, dict[str, Tensor]]:
+        mean: dict[str, Tensor] = {}
+        spread: dict[str, Tensor] = {}
         for name, process in sde.processes.items():
             assert isinstance(process, ScoreSde)
             factor, spread[name] = process.half_step(s, h)

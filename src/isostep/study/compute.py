@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from isostep import __version__
 from isostep.base.files import read_json
 from isostep.base.versions import versions
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
-from isostep.sampling.calibrate import KNOBS, prepare
-from isostep.settings.schema import SamplerSettings, resolve
+from isostep.sampling.calibrate import prepare
+from isostep.settings.resolve import budget_knob, build, resolve
+from isostep.settings.schema import SamplerSettings
 from isostep.study.cell import TIMES, at_time, draw, evaluate_run, is_complete, write_cell_run
 from isostep.study.plan import DEFAULT_METRICS, StudyPlan
 from isostep.study.record import ArmRecord, Cell, ModelRecord, ReferenceRecord, Store, Study, StudyRecord, key_of
@@ -55,9 +56,9 @@ def _settings(model: Model, chosen: dict, calls: int | None) -> tuple[SamplerSet
     settings = prepare(model, resolve(model.info.sampler, **{"clock": "batch", **chosen}), calls)
     if calls is None:
         return settings, ""
-    knob = KNOBS.get(settings.schedule)
+    knob = budget_knob(settings)
     if knob is None:
-        each = settings.make_solver().calls_per_step
+        each = build(settings).solver.calls_per_step
         return settings, f"{settings.steps} steps of {each} call{'s' * (each > 1)}"
     value = getattr(settings, knob.table)[knob.name]
     return settings, f"{knob.name} {value:.4g}, found on a pilot for {calls} calls"
@@ -73,7 +74,7 @@ def _run_inputs(identity: str, settings: SamplerSettings, seed: int, plan: Study
         "batch_size": plan.batch_size,
         "noise": plan.noise,
         "record": record,
-        "isostep": __version__,
+        "isostep": metadata.version("isostep"),
     }
 
 

@@ -15,12 +15,12 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from isostep.base.errors import InputError
+from isostep.base.files import read_toml
 from isostep.base.schema import Frozen, checked
 from isostep.family import find_family
 from isostep.metric.mmd import Kernel
 from isostep.model.lookup import embedded_names, load_model
 from isostep.model.model import Model
-from isostep.model.presets import read_toml
 from isostep.model.released.known import fetched, known_table
 from isostep.study.compute import Tell, run_study
 from isostep.study.plan import Arm, StudyPlan, parse_seeds

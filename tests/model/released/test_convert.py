@@ -15,7 +15,7 @@ from isostep.model.released.convert import card, load_released
 from isostep.model.released.known import known_table
 from isostep.model.released.pickle import Released, read_released
 from isostep.process import VE, VP, Bridge
-from isostep.settings.schema import resolve
+from isostep.settings.resolve import build, resolve
 from tests.conftest import FIXTURES
 
 MOL = FIXTURES / "grum" / "mol.pth"
@@ -82,7 +82,7 @@ def test_every_preset_can_be_sampled_with_and_overridden(name: str) -> None:
     settings = resolve(preset.sampler, schedule="dvs", corrector="none", schedule_options={"gamma": 0.5})
     assert settings.corrector == "none"
     assert settings.schedule_options["gamma"] == 0.5
-    assert settings.controller().couples_graphs
+    assert build(settings).controller.couples_graphs
 
 
 def test_every_known_file_has_a_preset() -> None:

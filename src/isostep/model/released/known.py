@@ -9,8 +9,7 @@ from pathlib import Path
 
 from isostep.base.cache import cache_folder, data_folders
 from isostep.base.errors import InputError
-from isostep.base.files import sha256
-from isostep.model.presets import read_toml
+from isostep.base.files import read_toml, sha256
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,116 @@
+"""From choices to settings, and from settings to a controller and a solver: the one place that interprets them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from isostep.base.registry import look_up
+from isostep.base.schema import checked
+from isostep.control.arclength import Pilot
+from isostep.control.base import Controller, own_clocks
+from isostep.noise import BrownianTree, Noise, PhiloxNoise
+from isostep.settings.schedules import AUTO, CHOICES, PAPER, RELEASED, SCHEDULES, Knob
+from isostep.settings.schema import AutoPreset, SamplerPreset, SamplerSettings
+from isostep.settings.solvers import SOLVERS
+from isostep.solver.base import Solver
+from isostep.solver.langevin import Corrected, Langevin
+
+Times = Callable[[Pilot, int], tuple[float, ...]]
+
+
+class Sampler(NamedTuple):
+    """What settings stand for: when to step, and how."""
+
+    controller: Controller
+    solver: Solver
+
+    @property
+    def couples_graphs(self) -> bool:
+        """Whether a graph depends on its batch mates."""
+        return self.solver.couples_graphs or self.controller.couples_graphs
+
+    @property
+    def own_clocks(self) -> bool:
+        """Whether graphs of one batch can be at different times."""
+        return own_clocks(self.controller) and not self.solver.couples_graphs
+
+    def noise(self, seed: int) -> Noise:
+        # A rejected step must meet the same Brownian path again.
+        return BrownianTree(seed) if self.controller.reviews else PhiloxNoise(seed)
+
+
+def resolve(preset: SamplerPreset, **chosen: Any) -> SamplerSettings:
+    """Settings from a preset and the user's choices; a choice that is None falls back to the preset.
+
+    Without a schedule, `auto` if nothing but steps or its solver's options are chosen, else the paper's: who turns
+    another knob compares with it. Bad names and options are refused here, before any work.
+    """
+    given = {key: value for key, value in chosen.items() if value is not None and value != {}}
+    schedule = given.pop("schedule", PAPER if given.keys() - {"steps", "max_steps", "solver_options"} else AUTO)
+    look_up(CHOICES, "schedule", schedule)
+    if schedule == AUTO:
+        schedule, given = preset.auto.schedule, _auto(preset.auto, given)
+    entry = look_up(SCHEDULES, "schedule", schedule)
+    usual = preset.released_solver if entry.usual_solver == RELEASED else entry.usual_solver
+    solver = given.get("solver") or usual or preset.solver
+    values: dict[str, Any] = {"steps": preset.steps, "clock": entry.usual_clock}
+    if preset.corrector is not None:
+        values |= {"corrector": "langevin", "snr": preset.corrector.snr, "scale": preset.corrector.scale}
+    options = {**preset.schedule_options(schedule, solver), **given.get("schedule_options", {})}
+    values |= {**given, "schedule": schedule, "solver": solver, "schedule_options": options}
+    settings = checked(SamplerSettings, values, "sampler settings")
+    make_solver(settings)
+    if needs_pilot(settings):
+        pilot_times(settings)
+    else:
+        _make_controller(settings)
+    return settings
+
+
+def _auto(auto: AutoPreset, given: dict[str, Any]) -> dict[str, Any]:
+    """The choices with what `auto` adds; what it says of its solver holds for no other one."""
+    given = {"solver": auto.solver, "steps": auto.steps, **given}
+    given["schedule_options"] = {**auto.schedule_options, **given.get("schedule_options", {})}
+    if given["solver"] != auto.solver:
+        return given
+    eta = {"eta": auto.eta} if auto.eta != 1 else {}
+    given["solver_options"] = {**eta, **auto.solver_options, **given.get("solver_options", {})}
+    return auto.model_dump(include={"corrector"}, exclude_none=True) | given
+
+
+def build(settings: SamplerSettings) -> Sampler:
+    """Controller and solver of settings that wait for nothing (`needs_pilot`)."""
+    return Sampler(_make_controller(settings), make_solver(settings))
+
+
+def _make_controller(settings: SamplerSettings) -> Controller:
+    entry = look_up(SCHEDULES, "schedule", settings.schedule)
+    clock = {entry.clock_option: settings.clock} if entry.clock_option else {}
+    options = {**clock, **settings.schedule_options}
+    return entry.make(f"schedule {settings.schedule}", settings.steps, options=options)
+
+
+def make_solver(settings: SamplerSettings) -> Solver:
+    entry = look_up(SOLVERS, "solver", settings.solver)
+    langevin = Langevin(settings.snr, settings.scale, scales=max(2, settings.steps), norms=settings.clock)
+    inside = (langevin,) if entry.inner_corrector else ()
+    solver: Solver = entry.make(f"solver {settings.solver}", *inside, options=settings.solver_options)
+    return Corrected(solver, langevin) if settings.corrector == "langevin" and not inside else solver
+
+
+def needs_pilot(settings: SamplerSettings) -> bool:
+    """Whether the schedule's times must still be measured on the model (`sampling/calibrate.py`)."""
+    return SCHEDULES[settings.schedule].needs_pilot and "times" not in settings.schedule_options
+
+
+def pilot_times(settings: SamplerSettings) -> Times:
+    """How the schedule makes N steps of a pilot."""
+    pilot = SCHEDULES[settings.schedule].pilot
+    assert pilot is not None
+    return pilot.make(f"schedule {settings.schedule}", options=settings.schedule_options).times
+
+
+def budget_knob(settings: SamplerSettings) -> Knob | None:
+    """What a budget of calls turns, where it is not the step count."""
+    return SCHEDULES[settings.schedule].budget_knob

@@ -1,0 +1,36 @@
+"""What the loop noted on the way, as a table of columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The steps as a table: one row per step (batch clock) or per step and graph (own clocks).
+
+    Columns: `graph` (index, -1 for the whole batch), `step`, `t`, `dt`, `V_<component>`, `V_g_<component>`, `ds2`
+    (summed over components). A graph's first step has no predecessor, so its V is zero.
+    """
+
+    columns: Mapping[str, Tensor]
+
+    def __len__(self) -> int:
+        return len(self.columns["t"])
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.columns[name]
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Plain lists, for JSON; a value that is not finite becomes None."""
+        return {name: _plain(values) for name, values in self.columns.items()}
+
+
+def _plain(values: Tensor) -> list[Any]:
+    plain: list[Any] = values.tolist()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return [None if isinstance(value, float) and not math.isfinite(value) else value for value in plain]

@@ -1,0 +1,89 @@
+"""What can be chosen by name: every entry works, and every list of names is the table's."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from isostep.base.errors import InputError
+from isostep.settings.resolve import build, needs_pilot, resolve
+from isostep.settings.schedules import CHOICES, SCHEDULES
+from isostep.settings.schema import SamplerPreset, SamplerSettings
+from isostep.settings.solvers import SOLVERS
+from tests.cli.command import isostep
+from tests.conftest import ROOT
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("clock", ["batch", "graph"])
+def test_every_schedule_goes_with_every_solver(schedule, solver, clock, tmp_path):
+    (tmp_path / "times").write_text("0, 0.5 1")
+    options = {"file": str(tmp_path / "times")} if schedule == "times" else {}
+    settings = resolve(
+        SamplerPreset(), schedule=schedule, solver=solver, clock=clock, steps=4, schedule_options=options
+    )
+    assert needs_pilot(settings) == SCHEDULES[schedule].needs_pilot
+    if needs_pilot(settings):
+        settings = settings.model_copy(update={"schedule_options": {"times": (0.0, 0.25, 1.0)}})
+    sampler = build(settings)
+    assert sampler.solver.calls_per_step in (1, 2)
+    if SCHEDULES[schedule].clock_option:
+        assert sampler.controller.couples_graphs == (clock == "batch")
+
+
+@pytest.mark.parametrize(("table", "what"), [(SCHEDULES, "schedule"), (SOLVERS, "solver")])
+def test_a_wrong_option_is_refused_with_those_there_are(table, what):
+    for name in table:
+        with pytest.raises(InputError, match=f"{what} {name} has no option 'speed'; it takes: ") as error:
+            resolve(SamplerPreset(), **{"schedule": "uniform", what: name, f"{what}_options": {"speed": 3}})
+        assert "\n" not in str(error.value)
+
+
+def test_a_knob_is_an_option_of_what_it_turns():
+    for name, entry in SCHEDULES.items():
+        if (knob := entry.budget_knob) is None:
+            continue
+        plain = resolve(SamplerPreset(), schedule=name)
+        turned = resolve(SamplerPreset(), schedule=name, **{knob.table: {knob.name: knob.high}})
+        assert build(turned) != build(plain)
+        assert knob.low < knob.usual < knob.high
+
+
+def test_a_wrong_name_is_refused_with_those_there_are():
+    with pytest.raises(InputError, match=f"unknown schedule 'x'; choose one of: {', '.join(CHOICES)}"):
+        resolve(SamplerPreset(), schedule="x")
+    with pytest.raises(InputError, match=f"unknown solver 'x'; choose one of: {', '.join(SOLVERS)}"):
+        build(SamplerSettings(solver="x"))
+
+
+def test_help_and_documents_list_the_tables():
+    shown = " ".join(isostep("sample", "--help").out.split())
+    usage = (ROOT / "docs" / "usage.md").read_text()
+    readme = (ROOT / "README.md").read_text()
+    table = {**CHOICES, **{name: entry.help for name, entry in SOLVERS.items()}}
+    for name, text in table.items():
+        assert f"• {name}: {text}" in shown
+        assert f"| `{name}` | {text} |" in usage
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| [^|]* \|$", usage.split("| schedule | |")[1].split("\n\n`auto`")[0], re.M)
+    assert rows == list(table)
+    for row, names in (("schedules", CHOICES), ("solvers", SOLVERS)):
+        (line,) = re.findall(rf"^\| {row} \| (.*) \|$", readme, re.M)
+        assert set(re.findall(r"`([a-z0-9-]+)`", line)) == set(names)
+
+
+def test_reading_tables_and_schema_loads_neither_torch_nor_a_solver():
+    code = (
+        "import sys, isostep.cli, isostep.settings.schema\n"
+        "assert not {'torch', 'numpy', 'isostep.control', 'isostep.solver'} & set(sys.modules), sorted(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_a_solver_says_of_itself_is_no_option():
+    for name in SOLVERS:
+        for claim in ("calls_per_step", "corrector"):
+            with pytest.raises(InputError, match=f"has no option '{claim}'"):
+                resolve(SamplerPreset(), schedule="uniform", solver=name, solver_options={claim: 3})
