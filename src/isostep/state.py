@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeGuard, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
+from isostep.base.checks import is_mapping
 from isostep.base.errors import InputError
 
 Kind = Literal["node", "edge", "graph"]
@@ -201,11 +202,6 @@ def _cat(trees: list[Any]) -> Any:
     if is_mapping(first):
         return {key: _cat([tree[key] for tree in trees]) for key in first}
     return type(first)(*(_cat(list(values)) for values in zip(*trees, strict=True)))
-
-
-def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Whether something is named; a mapping's names are components' everywhere here."""
-    return isinstance(value, Mapping)
 
 
 def expand(coefficient: Tensor, like: Tensor) -> Tensor:

@@ -9,6 +9,9 @@ RDKit's property check now is *valid without correction*. Correction: while an a
 bond loses one order. Of several fragments the one with the longest SMILES is kept.
 """
 
+# RDKit's stubs leave types open and know no None.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnnecessaryComparison=false
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
@@ -16,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain, repeat
 from multiprocessing import get_context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -187,7 +190,7 @@ def correct(mol: RWMol) -> bool:
     while problems := Chem.DetectChemistryProblems(mol, Chem.SanitizeFlags.SANITIZE_PROPERTIES):
         untouched = False
         atom = mol.GetAtomWithIdx(problems[0].GetAtomIdx())
-        bond = max(atom.GetBonds(), key=lambda b: b.GetBondTypeAsDouble())
+        bond: Any = max(atom.GetBonds(), key=Chem.Bond.GetBondTypeAsDouble)
         if bond.GetBondType() in lower:
             bond.SetBondType(lower[bond.GetBondType()])
         else:

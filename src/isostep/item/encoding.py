@@ -3,6 +3,9 @@
 X_ic = [atom i is element c],  A_ij = (bond order of i and j) / s.
 """
 
+# RDKit's stubs leave types open and know no None.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnnecessaryComparison=false
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence

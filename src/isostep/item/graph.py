@@ -6,13 +6,14 @@ A line of a `.jsonl` file is `{"n": 5, "edges": [[0, 1], [1, 2]]}`; other keys a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
+from isostep.base.checks import is_mapping
 from isostep.base.errors import InputError, located
 from isostep.base.files import numbered_lines
 from isostep.item.base import Item, Picture
@@ -31,15 +32,15 @@ class Graph(Item):
     file = "graphs.jsonl"
 
     n: int
-    edges: np.ndarray
+    edges: NDArray[np.int64]
 
     @staticmethod
-    def of(n: int, edges: Iterable) -> Graph:
+    def of(n: int, edges: Any) -> Graph:
         """Build from any iterable of pairs: orders, sorts, drops repeats; refuses loops and nodes outside 0..n-1."""
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 0 <= n <= MAX_NODES:
+        if not _whole(n) or not 0 <= n <= MAX_NODES:
             raise InputError(f"n must be a whole number from 0 to {MAX_NODES}, got {n!r}")
         try:
-            pairs = np.asarray(edges if isinstance(edges, np.ndarray) else list(edges))
+            pairs: NDArray[Any] = np.asarray(edges if hasattr(edges, "__array__") else list(edges))
         except (TypeError, ValueError) as error:
             raise InputError(f"edges must be a list of pairs [i, j], got {str(edges)[:60]!r}") from error
         if pairs.shape[:1] == (0,):
@@ -54,29 +55,30 @@ class Graph(Item):
         return Graph(int(n), pairs)
 
     @staticmethod
-    def from_adjacency(adjacency: np.ndarray) -> Graph:
+    def from_adjacency(adjacency: NDArray[Any]) -> Graph:
         """Edges where the upper triangle of a (n, n) array is non-zero."""
         if adjacency.ndim != 2 or adjacency.shape[0] != adjacency.shape[1]:
             raise InputError(f"an adjacency matrix must have shape (n, n), got {adjacency.shape}")
         return Graph(len(adjacency), np.argwhere(np.triu(adjacency, 1)).astype(np.int64))
 
     @staticmethod
-    def from_networkx(graph: networkx.Graph) -> Graph:
+    def from_networkx(graph: networkx.Graph[Any]) -> Graph:
         """Nodes are renumbered in their iteration order; self-loops are dropped."""
         place = {node: i for i, node in enumerate(graph)}
         return Graph.of(len(place), [(place[u], place[v]) for u, v in graph.edges if u != v])
 
-    def adjacency(self, dtype=np.float64) -> np.ndarray:
+    def adjacency(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Dense symmetric 0/1 matrix (n, n)."""
         dense = np.zeros((self.n, self.n), dtype)
         dense[self.edges[:, 0], self.edges[:, 1]] = 1
         dense[self.edges[:, 1], self.edges[:, 0]] = 1
         return dense
 
-    def to_networkx(self) -> networkx.Graph:
+    def to_networkx(self) -> networkx.Graph[Any]:
         import networkx
 
-        graph = networkx.empty_graph(self.n)
+        graph: networkx.Graph[Any] = networkx.Graph()
+        graph.add_nodes_from(range(self.n))
         graph.add_edges_from(self.edges.tolist())
         return graph
 
@@ -86,12 +88,12 @@ class Graph(Item):
     @classmethod
     def from_line(cls, line: str, index: int | None = None) -> Graph:
         try:
-            record = json.loads(line)
+            record: Any = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise InputError(f"not JSON: {error}") from error
-        if not isinstance(record, dict) or not {"n", "edges"} <= record.keys():
+        if not is_mapping(record) or not {"n", "edges"} <= record.keys():
             raise InputError('expected {"n": ..., "edges": [[i, j], ...]}')
-        if not isinstance(record["edges"], list):
+        if type(record["edges"]) is not list:
             raise InputError(f"edges must be a list of pairs [i, j], got {str(record['edges'])[:60]!r}")
         return Graph.of(record["n"], record["edges"])
 
@@ -112,9 +114,13 @@ class Graph(Item):
         return Picture(plain_graph_svg(self, caption), caption)
 
 
+def _whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def read_graphs(path: str | Path) -> list[Graph]:
     """All graphs of a `.jsonl` file; the first bad line raises with its number."""
-    graphs = []
+    graphs: list[Graph] = []
     for number, line in numbered_lines(path):
         with located(f"{path}, line {number}"):
             graphs.append(Graph.from_line(line))

@@ -1,5 +1,8 @@
 """A generated molecule. Its line is `SMILES<TAB>index<TAB>valid`."""
 
+# RDKit's stubs leave types open and know no None.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnnecessaryComparison=false
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -58,7 +61,7 @@ class Molecule(Item):
 
         return Chem.MolFromSmiles(self.smiles) if self.smiles else None
 
-    def to_networkx(self) -> networkx.Graph:
+    def to_networkx(self) -> networkx.Graph[Any]:
         """Nodes have an `element`, edges an `order`."""
         import networkx
 

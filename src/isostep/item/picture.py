@@ -1,5 +1,8 @@
 """Graphs and molecules as small pictures: SVG in the page's colours, and 3D coordinates for the viewer."""
 
+# RDKit's stubs leave types open and know no None, networkx' leave types open.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnnecessaryComparison=false
 from __future__ import annotations
 
 import re
@@ -18,7 +21,7 @@ SIZE, MARGIN = 120, 9
 ELEMENTS = ("N", "O", "F", "Cl", "S")  # with a colour of their own
 
 
-def layout(graph: networkx.Graph) -> Positions:
+def layout(graph: networkx.Graph[Any]) -> Positions:
     """Positions of all nodes; stress layout where the graph is in one piece and small, springs otherwise."""
     n = graph.number_of_nodes()
     linked = [node for node, degree in graph.degree if degree > 0]
@@ -40,7 +43,7 @@ def layout(graph: networkx.Graph) -> Positions:
     return out
 
 
-def groups(graph: networkx.Graph) -> list[int]:
+def groups(graph: networkx.Graph[Any]) -> list[int]:
     """A colour number per node: its community, where there are few; else 0."""
     colour = [0] * graph.number_of_nodes()
     if not graph.number_of_edges():
@@ -75,7 +78,7 @@ def plain_graph_svg(graph: Graph, label: str) -> Markup:
     return graph_svg(sketch, layout(net), groups(net), label)
 
 
-def sketch_graph(sketch: Sketch) -> networkx.Graph:
+def sketch_graph(sketch: Sketch) -> networkx.Graph[Any]:
     graph = networkx.empty_graph(sketch.n)
     graph.add_edges_from((i, j) for i, j, _ in sketch.edges)
     return graph

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from isostep.base.checks import is_mapping
 from isostep.base.errors import InputError
 from isostep.process.base import Process
 from isostep.process.score_sde import ScoreSde
-from isostep.state import GraphState, is_mapping
+from isostep.state import GraphState
 
 Network = Callable[[GraphState, Tensor], Mapping[str, Tensor]]
 

@@ -27,11 +27,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from isostep.base.checks import is_mapping
 from isostep.base.errors import InputError
 from isostep.process.base import noisier_step
 from isostep.process.sde import Evaluation, Sde
 from isostep.solver.base import Advance, NoiseSource, OneStep, Span, add_noise, need_processes
-from isostep.state import GraphState, expand, is_mapping
+from isostep.state import GraphState, expand
 
 MAX_TEMPERATURE = 100.0
 
