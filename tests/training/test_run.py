@@ -52,7 +52,6 @@ def test_resumed_training_equals_uninterrupted_to_the_bit(family, tmp_path):
     for row in (row for log in logs for row in log):
         del row["seconds"], row["cpu_seconds"]
     assert logs[0] == logs[1]
-    assert (tmp_path / "parts" / "loss.png").stat().st_size > 1000
 
 
 def _evaluated(every: int, steps: int = 20, metrics: tuple[str, ...] = ("connected", "degree")) -> Trainer:

@@ -35,17 +35,21 @@ def train(
     if export not in ("best", "last"):
         raise InputError(f"--export must be best or last, got {export!r}")
 
+    from isostep.reporting.training import save_curve
     from isostep.training.config import load_config
+    from isostep.training.log import LOG, TrainLog
     from isostep.training.run import Interrupted, train_run
 
     path = presets.find(config)
     loaded = load_config(path)
+    folder = out or Path("runs") / loaded.name
     try:
-        result = train_run(loaded, path, out or Path("runs") / loaded.name, device, export=export, quiet=as_json)
+        result = train_run(loaded, path, folder, device, export=export, quiet=as_json)
     except Interrupted as stop:
         typer.echo(str(stop), err=True)
         raise typer.Exit(130) from None
     if result is not None:
+        save_curve(folder / "loss.png", TrainLog(folder / LOG))
         typer.echo(json.dumps(result) if as_json else _text(result))
 
 

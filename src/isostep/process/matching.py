@@ -33,5 +33,9 @@ def _score_error(process: Process, output: Tensor, clean: Tensor, noise: Tensor,
     return expand(process.marginal(t).std, output) * process.estimate(output, t) + noise
 
 
+def _score_weight(process: Process, t: Tensor) -> Tensor:
+    return torch.ones_like(t)
+
+
 BRIDGE_MATCHING = Matching(_bridge_error, Bridge.loss_weight)
-SCORE_MATCHING = Matching(_score_error, lambda process, t: torch.ones_like(t))
+SCORE_MATCHING = Matching(_score_error, _score_weight)

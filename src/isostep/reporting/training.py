@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isostep import __version__
 from isostep.base.files import replacing, write_text
 from isostep.base.markup import Markup, join, tag
 from isostep.reporting.page import document, drawn_table
@@ -54,7 +54,7 @@ def write_training_report(path: Path, folder: Path) -> None:
         ("samples", "Samples", "Samples on the way", drawn_table(samples(log)) if log.metrics else Markup()),
         ("settings", "Settings", "Settings", tag("pre", (folder / CONFIG).read_text(encoding="utf-8"))),
     ]
-    made = f"Made by isostep {__version__} from {folder.name}/{LOG}."
+    made = f"Made by isostep {metadata.version('isostep')} from {folder.name}/{LOG}."
     write_text(path, document(f"Training of {config.name}", join([tag("p", lead)]), sections, made))
 
 

@@ -1,4 +1,4 @@
-"""A run in a folder: `last.safetensors` to go on from, `best.safetensors` by validation loss, `log.csv`, `loss.png`.
+"""A run in a folder: `last.safetensors` to go on from, `best.safetensors` by validation loss, `log.csv`.
 
 Each file is replaced whole, so a kill at any moment leaves the previous one. An interrupt (Ctrl-C) is taken after the
 step: everything is saved first.
@@ -81,10 +81,6 @@ def run(
             state = _step(trainer, folder, state, log, end, evaluation, voice, asked)
             if asked.is_set():
                 raise Interrupted(f"interrupted; {folder} keeps all {state.step} steps, the same command goes on")
-    if log is not None:
-        from isostep.reporting.training import save_curve  # drawing is for the end
-
-        save_curve(folder / "loss.png", log)
     return state
 
 
