@@ -69,9 +69,12 @@ def test_drift_and_noise_parts_by_hand():
 
 
 def test_variation_without_noise():
-    """g = 0: infinite where the drift moved, zero where it did not, never NaN."""
-    new, old = {"y": torch.tensor([[1.0], [2.0]])}, {"y": torch.tensor([[1.0], [1.0]])}
-    assert drift_variation(new, old, {"y": seconds(0.0, 0.0)}).flatten().tolist() == [0.0, math.inf]
+    """g = 0: the squared change of the drift, as if g were 1, and no noise part; never NaN."""
+    new, old = {"y": torch.tensor([[1.0], [3.0]])}, {"y": torch.tensor([[1.0], [1.0]])}
+    none = {"y": seconds(0.0, 0.0)}
+    assert drift_variation(new, old, none).flatten().tolist() == [0.0, 4.0]
+    state = GraphState.of(torch.ones(2, 1), y=torch.zeros(2, 1))
+    assert noise_variation(none, none, state, seconds(0.1, 0.1)).flatten().tolist() == [0.0, 0.0]
 
 
 def jacobian(name: str, t: float) -> float:

@@ -137,7 +137,9 @@ def in_single_precision(model: Model) -> ProcessSde:
     processes = {}
     for name, process in model.sde.processes.items():
         assert isinstance(process, Bridge)
-        processes[name] = SingleBridge(process.sigma_0, process.sigma_1, process.drift_coeff)
+        processes[name] = SingleBridge(
+            sigma_0=process.sigma_0, sigma_1=process.sigma_1, drift_coeff=process.drift_coeff
+        )
     return replace(model.sde, processes=processes)
 
 

@@ -103,6 +103,7 @@ EDGE = torch.zeros(1, 2, 2)
         (ONE, None, {}, "at least one component"),
         (ONE, {"A": "bond"}, {"A": EDGE}, "must be one of"),
         (ONE, None, {"A": EDGE.long()}, "floating point"),
+        (ONE, None, {"B": EDGE}, "could be nodes or edges; say which: kinds={'B': 'edge'} or 'node'"),
         (ONE, None, {"A": torch.zeros(1, 3, 3)}, "does not match the mask"),
         (ONE, None, {"X": torch.zeros(2, 2, 1)}, "does not match the mask"),
         (ONE, None, {"y": torch.zeros(3, 1)}, "does not match the mask"),

@@ -6,7 +6,8 @@ term, so  ds^2 = dt ||df||^2 / g^2 + 2 D (dg)^2 / g^2.  Per unit time:
     V   = ||f_k - f_(k-1)||^2 / g(t_k)^2              drift part, the Drift Variation Score; ds2 = V dt
     V_g = 2 D (g_k - g_(k-1))^2 / (g(t_k)^2 dt)       noise part; V_g dt is its share of ds^2
 
-||.||^2 sums all stored entries, both triangles of A; D counts independent entries.
+||.||^2 sums all stored entries, both triangles of A; D counts independent entries. A model without noise (an ODE, flow
+matching) has no transition law to measure: where g = 0, V is ||df||^2, as if g were 1, and V_g is 0.
 """
 
 from __future__ import annotations
@@ -25,12 +26,16 @@ def squared_norm(value: Tensor) -> Tensor:
 
 
 def drift_variation(new: Mapping[str, Tensor], old: Mapping[str, Tensor], diffusion: Mapping[str, Tensor]) -> Tensor:
-    """V, (B, C), one column per component in the order of `new`; infinite where g = 0 and the drift moved."""
+    """V, (B, C), one column per component in the order of `new`."""
     moved = torch.stack([squared_norm(new[n] - old[n]).to(diffusion[n].dtype) for n in new], 1)
-    return torch.where(moved == 0, moved, moved / torch.stack([diffusion[n] for n in new], 1).square())
+    level = torch.stack([diffusion[n] for n in new], 1).square()
+    return moved / torch.where(level > 0, level, 1.0)
 
 
 def noise_variation(new: Mapping[str, Tensor], old: Mapping[str, Tensor], state: GraphState, dt: Tensor) -> Tensor:
     """V_g, (B, C)."""
-    columns = [2 * state.free_entries(n) * (new[n] - old[n]).square() / (new[n].square() * dt) for n in new]
+    columns = []
+    for n in new:
+        change = 2 * state.free_entries(n) * (new[n] - old[n]).square() / (new[n].square() * dt)
+        columns.append(torch.where(new[n] > 0, change, 0.0))
     return torch.stack(columns, 1)

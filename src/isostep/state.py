@@ -5,7 +5,8 @@
     y  graph kind  (B, F)         one vector per graph
 
 Entries of padded nodes are zero. A component's kind is given, or read off its name and shape: `A` and `E` (or four
-axes) are edges, two axes a graph vector, anything else nodes.
+axes) are edges, two axes a graph vector, anything else nodes. Where name and shape leave both open, the kind is asked
+for: a wrong guess would give noise of the wrong symmetry without a word.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from isostep.base.errors import InputError
 
 Kind = Literal["node", "edge", "graph"]
 Tree = TypeVar("Tree")
-EDGE_NAMES = ("A", "E")
+NODE_NAMES, EDGE_NAMES = ("X",), ("A", "E")
 
 
 class Mask:
@@ -83,7 +84,8 @@ class GraphState:
             raise InputError(f"graph {row} of the batch has no nodes; every row of the mask needs a 1")
         known: dict[str, Kind] = dict(kinds or {})
         for name, value in components.items():
-            known.setdefault(name, _infer_kind(name, value))
+            if name not in known:
+                known[name] = _infer_kind(name, value)
             _check(name, value, known[name], masks)
         return GraphState(dict(components), masks, {name: known[name] for name in components})
 
@@ -112,6 +114,11 @@ class GraphState:
     @property
     def device(self) -> torch.device:
         return self.mask.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The components' floating type."""
+        return next(iter(self.components.values())).dtype
 
     def __getitem__(self, name: str) -> Tensor:
         return self.components[name]
@@ -222,6 +229,11 @@ def map_components(function: Callable[..., Tensor], *maps: Mapping[str, Tensor])
 def _infer_kind(name: str, value: Tensor) -> Kind:
     if value.ndim == 2:
         return "graph"
+    if value.ndim == 3 and value.shape[1] == value.shape[2] and name not in NODE_NAMES + EDGE_NAMES:
+        raise InputError(
+            f"component {name} of shape {tuple(value.shape)} could be nodes or edges; say which: "
+            f"kinds={{{name!r}: 'edge'}} or 'node'"
+        )
     return "edge" if value.ndim == 4 or name in EDGE_NAMES else "node"
 
 

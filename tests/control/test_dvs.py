@@ -231,7 +231,7 @@ def _share(model: str, steps: int) -> float:
 
 # -- what it is for ------------------------------------------------------------------------------------------------
 # A bridge onto a law of width 0.02: near t = 1 the drift's Jacobian grows like 1/(1 - t), up to sigma^2/0.02^2.
-STIFF = gaussian({"X": Bridge(0.4, 0.2), "A": Bridge(0.4, 0.2)}, std=0.02)
+STIFF = gaussian({"X": Bridge(sigma_0=0.4, sigma_1=0.2), "A": Bridge(sigma_0=0.4, sigma_1=0.2)}, std=0.02)
 
 
 def information(controller, seed: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
@@ -283,7 +283,7 @@ def test_how_flat_depends_on_beta(controller, slope):
 
 def alternation(beta: float, alpha: float) -> float:
     """Mean ratio between neighbouring steps (larger over smaller) in the second half of a smooth model's steps."""
-    model = gaussian(dict.fromkeys(("X", "A"), Bridge(0.4, 0.4)), std=0.5)
+    model = gaussian(dict.fromkeys(("X", "A"), Bridge(sigma_0=0.4, sigma_1=0.4)), std=0.5)
     dvs = Dvs(kappa=1.0, dt_base=5e-3, dt_min=1e-6, dt_max=0.1, gamma=0.5, beta=beta, alpha=alpha)
     dt = integrate(model, model.prior(48), dvs, Euler(), PhiloxNoise(2), trace=1).trace["dt"]
     log = dt[len(dt) // 2 : -1].log()

@@ -11,7 +11,11 @@ from isostep.base.errors import InputError
 from isostep.process import VE, VP, Bridge, Process, SubVP
 from tests.problems import PROCESSES, SCORE, seconds
 
-ALL = {**PROCESSES, "OU strong": Bridge(0.7, 0.9, drift_coeff=4.0), "VP GDSS": VP(beta_min=0.2, beta_max=0.8)}
+ALL = {
+    **PROCESSES,
+    "OU strong": Bridge(sigma_0=0.7, sigma_1=0.9, drift_coeff=4.0),
+    "VP GDSS": VP(beta_min=0.2, beta_max=0.8),
+}
 GRID = torch.linspace(0.02, 0.97, 40, dtype=torch.float64)
 
 
@@ -91,7 +95,7 @@ def test_a_bridge_ends_at_the_clean_value_without_noise(name):
 
 def test_brownian_bridge_by_hand():
     """sigma = 1: f = (D - x)/(1 - t), step to s: mean x + (s - t)/(1 - t) (D - x), var (s - t)(1 - s)/(1 - t)."""
-    bridge = Bridge(1.0, 1.0)
+    bridge = Bridge(sigma_0=1.0, sigma_1=1.0)
     assert float(bridge.drift(seconds(0.5), seconds(2.0), seconds(0.25))) == pytest.approx(2.0)
     step = bridge.linear_step(seconds(0.25), seconds(0.75))
     assert float(step.x) == pytest.approx(1 / 3)
@@ -101,13 +105,13 @@ def test_brownian_bridge_by_hand():
 
 def test_ou_bridge_by_hand_and_its_brownian_limit():
     """sigma^2 = 0.5, a = 1: phi = 0.5 (1 - t), f = 0.5 (D - x cosh phi)/sinh phi."""
-    bridge = Bridge(math.sqrt(0.5), math.sqrt(0.5), drift_coeff=-2.0)
+    bridge = Bridge(sigma_0=math.sqrt(0.5), sigma_1=math.sqrt(0.5), drift_coeff=-2.0)
     phi = 0.5 * 0.6
     expected = 0.5 * (2.0 - 0.3 * math.cosh(phi)) / math.sinh(phi)
     assert float(bridge.drift(seconds(0.3), seconds(2.0), seconds(0.4))) == pytest.approx(expected)
     assert float(bridge.score(seconds(0.3), seconds(2.0), seconds(0.4))) == pytest.approx(expected / 0.5)
     assert float(bridge.loss_weight(seconds(0.4))) == pytest.approx(0.5 / math.sinh(phi) / math.sqrt(0.5))
-    mirrored = Bridge(math.sqrt(0.5), math.sqrt(0.5), drift_coeff=2.0)
+    mirrored = Bridge(sigma_0=math.sqrt(0.5), sigma_1=math.sqrt(0.5), drift_coeff=2.0)
     assert float(mirrored.drift(seconds(0.3), seconds(2.0), seconds(0.4))) == pytest.approx(expected)
     near, limit = Bridge(drift_coeff=1e-6), Bridge()
     torch.testing.assert_close(near.drift(GRID, -GRID, GRID), limit.drift(GRID, -GRID, GRID), rtol=1e-8, atol=0)
@@ -185,6 +189,10 @@ def test_score_models_stop_short_of_the_data_and_bridges_do_not():
     ("make", "words"),
     [
         (lambda: VP(beta_min=1.0, beta_max=0.5), "beta_min < beta_max, got 1.0 and 0.5"),
+        (lambda: VP(eps=0.0), "eps must lie in (0, 1), got 0.0"),
+        (lambda: VP(beta_max=math.inf), "beta_min < beta_max, got 0.1 and inf"),
+        (lambda: Bridge(drift_coeff=math.nan), "drift_coeff must be finite"),
+        (lambda: Bridge(prior_std=-1.0), "prior_std positive"),
         (lambda: VE(sigma_min=0.0), "sigma_min < sigma_max, got 0.0"),
         (lambda: Bridge(sigma_0=-1.0), "must be positive, got sigma_0=-1.0"),
     ],
@@ -192,3 +200,10 @@ def test_score_models_stop_short_of_the_data_and_bridges_do_not():
 def test_impossible_settings(make, words):
     with pytest.raises(InputError, match=words):
         make()
+
+
+@pytest.mark.parametrize("process", [VP, VE, Bridge])
+def test_numbers_without_names_are_refused(process):
+    """`VP(0.1, 20.0)` would set whatever fields stand first."""
+    with pytest.raises(TypeError, match="positional"):
+        process(0.1, 20.0)

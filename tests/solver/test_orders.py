@@ -54,7 +54,9 @@ def run(model: Mixture, state: GraphState, solver: Solver, noise: Noise) -> Call
     return lambda n: integrate(model, state, uniform(n), solver, noise).state["A"]
 
 
-@pytest.mark.parametrize("process", [Bridge(0.6, 0.4), Bridge(0.6, 0.4, drift_coeff=-1.5)], ids=["BB", "OU"])
+@pytest.mark.parametrize(
+    "process", [Bridge(sigma_0=0.6, sigma_1=0.4), Bridge(sigma_0=0.6, sigma_1=0.4, drift_coeff=-1.5)], ids=["BB", "OU"]
+)
 def test_euler_has_strong_order_one(process):
     """Additive noise, and the same Brownian path on every grid."""
     model = mixture(process)
@@ -85,7 +87,7 @@ def test_euler_has_strong_order_one_on_an_own_model_and_a_brownian_tree():
 
 def test_independent_noise_has_no_strong_order():
     """Guard: the fit does not give one by construction. With fresh noise per grid the error does not fall."""
-    model = mixture(Bridge(0.6, 0.4))
+    model = mixture(Bridge(sigma_0=0.6, sigma_1=0.4))
     state = model.prior(24, seed=1, dtype=torch.float64)
     assert fitted_order(run(model, state, Euler(), PhiloxNoise(4)), (8, 16, 32, 64)) < 0.5
 

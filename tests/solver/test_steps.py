@@ -145,7 +145,7 @@ def test_s4():
 def test_exponential_step_and_its_extrapolation():
     """Brownian bridge, sigma = 1, with D = x^2: to 0.2: x + 0.2 (D - x), variance 0.2 * 0.8. Then, from 0.2 to 0.5, D
     is extrapolated by 0.3/(2 * 0.2) (D - D_prev), and the mean moves by 0.3/0.8."""
-    sde = ProcessSde(lambda state, t: {"y": state["y"].square()}, {"y": Bridge(1.0, 1.0)}, raw=False)
+    sde = ProcessSde(lambda state, t: {"y": state["y"].square()}, {"y": Bridge(sigma_0=1.0, sigma_1=1.0)}, raw=False)
     for order in (1, 2):
         seen = []
         integrate(sde, number(), Grid((0.0, 0.2, 0.5, 1.0)), Exponential(order), noise(), hooks=(seen.append,))
@@ -159,7 +159,7 @@ def test_exponential_step_and_its_extrapolation():
 
 def test_extrapolation_is_bounded():
     """A step twenty times the last one would multiply the noise in D - D_prev by ten; the weight stays at one."""
-    sde = ProcessSde(lambda state, t: {"y": state["y"].square()}, {"y": Bridge(1.0, 1.0)}, raw=False)
+    sde = ProcessSde(lambda state, t: {"y": state["y"].square()}, {"y": Bridge(sigma_0=1.0, sigma_1=1.0)}, raw=False)
     seen = []
     integrate(sde, number(), Grid((0.0, 0.01, 0.21, 1.0)), Exponential(2), noise(), hooks=(seen.append,))
     x1 = float(seen[0].state["y"])
@@ -198,7 +198,7 @@ def test_one_exponential_step_with_a_fixed_prediction_equals_a_thousand(name, et
 def test_more_noise_by_hand():
     """Brownian bridge, sigma = 1, D = 1.5, prior N(0, 1), from .2 to .5: m = t and v = (1-t)^2 + t (1-t) = 1 - t, and
     given D, cov(x_.2, x_.5) = .5/.8 * .8 = .5, so r = .5 / (.8 * .5)^(1/2). With eta = 3 it is r^9."""
-    step = noisier_step(Bridge(1.0, 1.0), seconds(0.2), seconds(0.5), 3.0)
+    step = noisier_step(Bridge(sigma_0=1.0, sigma_1=1.0), seconds(0.2), seconds(0.5), 3.0)
     r = (0.5 / math.sqrt(0.8 * 0.5)) ** 9
     x = r * math.sqrt(0.5 / 0.8)
     assert [float(v) for v in step] == pytest.approx([x, 0.5 - x * 0.2, math.sqrt(0.5 * (1 - r**2))], rel=1e-12)
@@ -230,7 +230,7 @@ def test_bridges_end_at_the_prediction(process):
         euler = integrate(sde, state, uniform(steps), Euler())
         gaps.append(float((euler.mean["X"] - predicted[-1]["X"]).abs().max()))
     assert gaps[1] < 0.15 * gaps[0]
-    even = ProcessSde(network, dict.fromkeys(("X", "A"), Bridge(0.3, 0.3)), raw=False)
+    even = ProcessSde(network, dict.fromkeys(("X", "A"), Bridge(sigma_0=0.3, sigma_1=0.3)), raw=False)
     euler = integrate(even, state, uniform(10), Euler())
     torch.testing.assert_close(euler.mean["X"], predicted[-1]["X"], rtol=0, atol=1e-12)  # constant sigma: exactly
 

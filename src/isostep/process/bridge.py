@@ -14,7 +14,8 @@ in a.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
@@ -25,7 +26,7 @@ from isostep.process.base import LinearStep, Marginal
 from isostep.state import expand
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Bridge:
     """Ornstein-Uhlenbeck bridge mixture; `drift_coeff` = 0 is the Brownian bridge."""
 
@@ -33,14 +34,18 @@ class Bridge:
     sigma_0: float = 0.4
     sigma_1: float = 0.2
     drift_coeff: float = 0.0
-    estimates: Literal["clean"] = "clean"
-    singular_end: bool = True
     prior_std: float = 1.0
-    t_end: float = 1.0
+    estimates: Literal["clean"] = field(default="clean", init=False)
+    singular_end: bool = field(default=True, init=False)
+    t_end: float = field(default=1.0, init=False)
 
     def __post_init__(self) -> None:
-        if not (self.sigma_0 > 0 and self.sigma_1 > 0):
+        if not (0 < self.sigma_0 < math.inf and 0 < self.sigma_1 < math.inf):
             raise InputError(f"bridge noise must be positive, got sigma_0={self.sigma_0}, sigma_1={self.sigma_1}")
+        if not (math.isfinite(self.drift_coeff) and 0 < self.prior_std < math.inf):
+            raise InputError(
+                f"drift_coeff must be finite and prior_std positive, got {self.drift_coeff} and {self.prior_std}"
+            )
 
     @property
     def a(self) -> float:

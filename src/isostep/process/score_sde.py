@@ -12,7 +12,7 @@ The exact step t -> t' uses the Gaussian posterior of x_s' given x_s and D = (x 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
@@ -30,14 +30,20 @@ class ReverseStep(NamedTuple):
     spread: Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ScoreSde:
     """What VP, subVP and VE share; `eps` keeps the end away from s = 0, where VP's std vanishes."""
 
     eps: float = 1e-4
-    estimates: Literal["score"] = "score"
-    singular_end: bool = False
+    estimates: Literal["score"] = field(default="score", init=False)
+    singular_end: bool = field(default=False, init=False)
     prior_std: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.eps < 1:
+            raise InputError(f"eps must lie in (0, 1), got {self.eps}: it is the forward time where sampling ends")
+        if not 0 < self.prior_std < math.inf:
+            raise InputError(f"prior_std must be a positive number, got {self.prior_std}")
 
     @property
     def t_end(self) -> float:
@@ -114,7 +120,7 @@ def _index(t: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
     return ((1 - t) * (scales - 1) + 1e-9).floor(), scales
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VP(ScoreSde):
     """Variance preserving.
 
@@ -128,6 +134,7 @@ class VP(ScoreSde):
     single_std: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_range("beta", self.beta_min, self.beta_max)
 
     def _rate(self, s: Tensor) -> Tensor:
@@ -165,7 +172,7 @@ class VP(ScoreSde):
         return Marginal(torch.exp(-c), (-torch.expm1(2 * c)).clamp_min(0.0).sqrt())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SubVP(VP):
     """Sub-variance preserving: VP's drift with less noise."""
 
@@ -183,7 +190,7 @@ class SubVP(VP):
         return ScoreSde.half_step(self, s, h)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VE(ScoreSde):
     """Variance exploding."""
 
@@ -192,6 +199,7 @@ class VE(ScoreSde):
     sigma_max: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_range("sigma", self.sigma_min, self.sigma_max)
 
     @property
@@ -225,5 +233,5 @@ class VE(ScoreSde):
 
 
 def _check_range(name: str, low: float, high: float) -> None:
-    if not 0 < low < high:
+    if not 0 < low < high < math.inf:
         raise InputError(f"need 0 < {name}_min < {name}_max, got {low} and {high}")

@@ -50,7 +50,8 @@ class Sde(Protocol):
 class ProcessSde:
     """A network and one process per component.
 
-    `network(state, t)` returns one tensor per component, shaped like it, masked and (edges) symmetric. `raw` outputs
+    `network(state, t)` returns one tensor per component, shaped like it, masked and (edges) symmetric; `t` (B,) has the
+    state's type. `raw` outputs
     are turned into the score or the clean graph by the process; otherwise they are that already.
     """
 
@@ -67,7 +68,7 @@ class ProcessSde:
         return any(process.singular_end for process in self.processes.values())
 
     def evaluate(self, state: GraphState, t: Tensor) -> Evaluation:
-        output = self.network(state, t)
+        output = self.network(state, t.to(state.dtype))
         _check_shapes(output, state, "network output")
         processes = {n: self.processes[n] for n in state.components}  # columns of V follow the state's order
         estimate = {n: p.estimate(output[n], t) if self.raw else output[n] for n, p in processes.items()}
@@ -112,8 +113,8 @@ class FlowSde:
 class DriftSde:
     """Any object with `drift(state, t)` and `diffusion(t)`.
 
-    Drifts are checked for shape and symmetry, then masked, made exactly symmetric and cast to the state's type (times
-    are float64, so that `t[:, None, None] * X` is too). `diffusion` gives one g for all components or one for each.
+    Drifts are checked for shape and symmetry, then masked, made exactly symmetric and cast to the state's type, which
+    `t` has, too; `diffusion(t)` gets the clock itself, in float64, and gives one g for all components or one for each.
     """
 
     processes: Mapping[str, Process] = {}  # none: a free drift has no closed-form steps
@@ -126,7 +127,7 @@ class DriftSde:
             raise InputError(f"t_end of a model must lie in (0, 1], got {self.t_end}: rescale its time")
 
     def evaluate(self, state: GraphState, t: Tensor) -> Evaluation:
-        drift = self.model.drift(state, t)
+        drift = self.model.drift(state, t.to(state.dtype))
         drift = drift.components if isinstance(drift, GraphState) else drift
         _check_shapes(drift, state, "drift")
         masked = {n: state.project(n, drift[n]).to(x.dtype) for n, x in state.components.items()}
