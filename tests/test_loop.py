@@ -360,3 +360,47 @@ def test_wrong_use_is_refused_before_any_work(change, words):
         integrate(**arguments)
     assert not calls
     assert "\n" not in str(caught.value)
+
+
+class Flow:
+    """dx = (target - x) / (1.05 - t) dt: a straight path without noise."""
+
+    def drift(self, state, t):
+        return {"X": (2.0 - state["X"]) / (1.05 - t)[:, None, None] * state.mask[..., None]}
+
+    def diffusion(self, t):
+        return 0.0
+
+
+@pytest.mark.parametrize("reduction", ["batch", "graph"])
+def test_a_model_without_noise_has_finite_steps_that_follow_kappa(reduction):
+    """V = ||df||^2: a straight path has a constant drift, so DVS soon takes its longest steps."""
+    start = GraphState.of(torch.ones(3, 2), X=torch.linspace(-1, 1, 12).view(3, 2, 2))
+    dvs = Dvs(kappa=1.0, dt_base=0.01, reduction=reduction)
+    solution = integrate(Flow(), start, dvs, Euler(), trace=1).raise_failures()
+    assert solution.trace is not None
+    assert solution.trace["ds2"].isfinite().all()
+    assert int(solution.steps.max()) < 40  # of 100 base steps
+    exact = 2.0 - (2.0 - start["X"]) * 0.05 / 1.05
+    assert (solution.mean["X"] - exact).abs().max() < 1e-4
+
+
+def test_a_network_gets_the_time_in_the_type_of_its_weights():
+    layer = torch.nn.Linear(1, 1)
+
+    def network(state, t):
+        return {"X": state["X"] * layer(t[:, None])[..., None]}
+
+    start = GraphState.of(torch.ones(2, 3), X=torch.ones(2, 3, 1))
+    with torch.no_grad():
+        for model in (ProcessSde(network, {"X": Bridge()}, raw=False), FromNetwork(network)):
+            integrate(model, start, uniform(3), Euler()).raise_failures()
+
+
+class FromNetwork:
+    def __init__(self, network):
+        self.drift = network
+
+    def diffusion(self, t):
+        assert t.dtype == torch.float64  # the clock itself
+        return 1.0 + 0 * t

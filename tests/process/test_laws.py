@@ -189,7 +189,7 @@ def test_score_models_stop_short_of_the_data_and_bridges_do_not():
     ("make", "words"),
     [
         (lambda: VP(beta_min=1.0, beta_max=0.5), "beta_min < beta_max, got 1.0 and 0.5"),
-        (lambda: VP(eps=0.0), "eps must lie in (0, 1), got 0.0"),
+        (lambda: VP(eps=0.0), "eps must lie in .*, got 0.0"),
         (lambda: VP(beta_max=math.inf), "beta_min < beta_max, got 0.1 and inf"),
         (lambda: Bridge(drift_coeff=math.nan), "drift_coeff must be finite"),
         (lambda: Bridge(prior_std=-1.0), "prior_std positive"),
