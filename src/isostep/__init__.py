@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from isostep.loop import integrate
     from isostep.metric.evaluate import evaluate
     from isostep.model.lookup import load_model
+    from isostep.model.own import wrap
     from isostep.run.engine import sample_run
     from isostep.sampling.run import SampleResult, sample
     from isostep.state import GraphState
@@ -28,6 +29,7 @@ _HOMES = {
     "load_model": "isostep.model.lookup",
     "sample": "isostep.sampling.run",
     "sample_run": "isostep.run.engine",
+    "wrap": "isostep.model.own",
 }
 
 

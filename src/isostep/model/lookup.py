@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from isostep.model.analytic import NAME as ANALYTIC
 from isostep.model.analytic import analytic_model
 from isostep.model.folder import CARD, load_folder, read_card
 from isostep.model.model import Model
+from isostep.model.own import from_reference, is_reference
 from isostep.model.presets import find_preset
 from isostep.model.released.convert import load_released
 from isostep.model.released.known import fetched, known_table, models_folder
@@ -30,12 +32,18 @@ def load_model(
     device: str | None = None,
     preset: str | Path | None = None,
 ) -> Model:
-    """Load a model: an embedded name, a model folder, a released `.pth` file, or the name of a fetched one.
+    """Load a model: an embedded name, a model folder, a released `.pth` file, the name of a fetched one, or
+    "package.module:function" for a function of yours that returns a model (which runs your code).
 
     `weights` ("raw" or "ema") chooses among those a released file holds; a folder holds one set. `preset` is for
     released files: a packaged preset's name or a TOML file. `device` is the CPU, or where a loaded model already is.
     """
-    loaded = model if isinstance(model, Model) else _load(str(model), weights, preset)
+    if not isinstance(model, str | Path | Model):
+        raise InputError(f"cannot load a {type(model).__name__}; make a model of it with isostep.wrap(...)")
+    try:
+        loaded = model if isinstance(model, Model) else _load(str(model), weights, preset)
+    except OSError as error:  # a name that no path can have
+        raise InputError(f"no model {str(model)[:100]!r}: {error.strerror}; `isostep models` lists all") from error
     if weights is not None and loaded.info.weights != weights:
         name = loaded.info.name if isinstance(model, Model) else model
         raise InputError(f"{name} holds {loaded.info.weights} weights, not {weights!r}; import the released file again")
@@ -43,6 +51,8 @@ def load_model(
 
 
 def _load(model: str, weights: str | None, preset: str | Path | None) -> Model:
+    if is_reference(model) and not Path(model).exists():
+        return from_reference(model)
     folder = EMBEDDED / model if model in embedded_names() else Path(model)
     if folder.is_dir() or model == ANALYTIC:
         if preset is not None:
@@ -55,10 +65,14 @@ def _load(model: str, weights: str | None, preset: str | Path | None) -> Model:
         if there := fetched(known):
             return load_released(there, weights, preset)
         raise InputError(f"{model} is not here yet: run `isostep fetch {model}` first, or name its .pth file")
+    names = [*embedded_names(), ANALYTIC, *known_table()[1]]
+    close = difflib.get_close_matches(model, names, n=1)
+    if close:
+        raise InputError(f"no model {model!r}; did you mean {close[0]}? `isostep models` lists all")
     embedded, names = ", ".join([*embedded_names(), ANALYTIC]), ", ".join(known_table()[1])
     raise InputError(
-        f"no model {model!r}: not an embedded name ({embedded}), a model folder, a .pth file, "
-        f"or the name of a fetched one ({names})"
+        f"no model {model[:100]!r}: not an embedded name ({embedded}), a model folder, a .pth file, "
+        f"the name of a fetched one ({names}), or package.module:function"
     )
 
 

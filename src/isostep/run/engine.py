@@ -125,7 +125,7 @@ def plan_run(
 
 
 def _card(model: Model) -> dict[str, Any]:
-    return model.info.model_dump(include={"name", "sha256", "weights", "dataset"})
+    return {name: getattr(model.info, name) for name in ("name", "sha256", "weights", "dataset")}
 
 
 def _measured_before(out: Path, asked: dict[str, Any], fingerprint: str) -> SamplerSettings | None:

@@ -15,6 +15,7 @@ from typing import Any
 from isostep.base.errors import InputError
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
+from isostep.model.own import is_reference
 from isostep.run.format import RunPlan
 from isostep.run.lock import in_use, locked
 from isostep.run.reading import RunFolder, read_run
@@ -101,6 +102,9 @@ def verify(
 
 
 def _load(plan: RunPlan, model: str | Model | None) -> Model:
+    if model is None and is_reference(plan.model):
+        # A folder that came from elsewhere must not choose which code runs here.
+        raise InputError(f"this run's model is code ({plan.model}); name it with --model to let it run")
     loaded = load_model(model or plan.model, plan.card.get("weights"), preset=plan.preset)
     if plan.fingerprint is not None and loaded.fingerprint() != plan.fingerprint:
         raise InputError(f"the model {model or plan.model} is not the one of this run (its weights or card differ)")

@@ -1,0 +1,287 @@
+"""A model of one's own, so that every verb takes it: a network or a drift, and what its graphs are.
+
+    predicts    the estimate that a score process needs from the network's output u, x_t = m D + s z:
+    score       u
+    noise       -u / s
+    clean       (m u - x) / s^2
+A bridge needs the clean graph itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import pickle
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from isostep.base.errors import InputError
+from isostep.item import Decoder, Graph, Item
+from isostep.item.decoding import decoder_for
+from isostep.model.card import Provenance
+from isostep.model.model import Model
+from isostep.noise import standard_normal
+from isostep.process import Process, ProcessSde
+from isostep.process.sde import Sde, as_sde
+from isostep.settings.schema import AutoPreset, SamplerPreset
+from isostep.state import GraphState, Kind, expand
+
+Predicts = Literal["score", "noise", "clean"]
+REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class OwnCard:
+    """What the verbs ask of a model's card."""
+
+    name: str
+    dataset: str
+    decoder: Decoder
+    sampler: SamplerPreset
+    max_nodes: int
+    node_counts: tuple[tuple[int, int], ...]
+    kinds: Mapping[str, Kind]
+    widths: Mapping[str, int]
+    family: str = "own"
+    weights: str = "raw"
+    sha256: str | None = None
+    provenance: Provenance = field(default=Provenance(source="the user's own", licence="the user's own"))
+
+    @property
+    def kind(self) -> str:
+        return self.decoder.item.kind
+
+    def blank(self, mask: Tensor) -> GraphState:
+        return GraphState.zeros(mask, self.kinds, self.widths)
+
+
+@dataclass(frozen=True)
+class FunctionDecoder:
+    """A user's function from a state to a list of items."""
+
+    function: Callable[[GraphState], list[Any]]
+    item: type[Item] = Graph
+
+    def __call__(self, mean: GraphState) -> list[Any]:
+        items = self.function(mean)
+        if len(items) != mean.batch:
+            raise InputError(f"the decoder returned {len(items)} items for {mean.batch} graphs; return one for each")
+        if strange := [item for item in items if not isinstance(item, self.item)]:
+            raise InputError(
+                f"the decoder returned {type(strange[0]).__name__}, expected {self.item.__name__}; "
+                f"make them with isostep.item.{self.item.__name__}"
+            )
+        return items
+
+    def sketch(self, state: GraphState, k: int) -> dict[str, Any]:
+        return decoder_for(None, state.nodes, 1.0).sketch(state, k)
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A network's outputs as the estimates that the processes need."""
+
+    network: Any
+    processes: Mapping[str, Process]
+    predicts: Predicts
+
+    def __call__(self, state: GraphState, t: Tensor) -> dict[str, Tensor]:
+        out = self.network(state, t)
+        if not isinstance(out, Mapping):
+            raise InputError(
+                f"the network must return a mapping with {', '.join(state.components)}, got {type(out).__name__}"
+            )
+        return {name: self._estimate(name, value, state, t) for name, value in out.items()}
+
+    def _estimate(self, name: str, value: Tensor, state: GraphState, t: Tensor) -> Tensor:
+        process = self.processes.get(name)
+        if process is None or process.estimates == self.predicts:
+            return value
+        mean, std = process.marginal(t.double())
+        if self.predicts == "noise":
+            return -value / expand(std, value)
+        return (expand(mean, value) * value - state[name]) / expand(std.square(), value)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnModel(Model):
+    """Made by `wrap`."""
+
+    info: OwnCard  # pyright: ignore[reportIncompatibleVariableOverride]
+    network: Any
+    processes: Mapping[str, Process] | None = None
+    predicts: Predicts = "score"
+    prior_std: float = 1.0
+
+    @property
+    def sde(self) -> Sde:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if self.processes is None:
+            return as_sde(self.network)
+        return ProcessSde(Converted(self.network, self.processes, self.predicts), self.processes, raw=False)
+
+    @property
+    def device(self) -> torch.device:
+        weights = next(self.network.parameters(), None) if isinstance(self.network, nn.Module) else None
+        return torch.device("cpu") if weights is None else weights.device
+
+    def to(self, device: torch.device | str) -> OwnModel:
+        if isinstance(self.network, nn.Module):
+            return replace(self, network=self.network.to(device))
+        if torch.device(device).type == "cpu":
+            return self
+        raise InputError(f"{self.info.name} is not a torch module, so it cannot be moved to {device}; move its parts")
+
+    def fingerprint(self) -> str:
+        """A digest of the settings and of everything the network holds."""
+        card = {name: str(value) for name, value in vars(self.info).items() if name not in ("name", "sampler")}
+        digest = hashlib.sha256(repr((sorted(card.items()), self.processes, self.predicts, self.prior_std)).encode())
+        if isinstance(self.network, nn.Module) and self.network.state_dict():
+            digest.update(type(self.network).__qualname__.encode())
+            for name, value in sorted(self.network.state_dict().items()):
+                digest.update(name.encode() + value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+            return digest.hexdigest()
+        try:
+            digest.update(pickle.dumps(self.network))
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"{self.info.name} cannot be told from other models ({error}): define its class or function at the "
+                "top level of a module that can be imported"
+            ) from error
+        return digest.hexdigest()
+
+    def prior(self, index: Tensor, seed: int, sizes: Tensor | None = None) -> GraphState:
+        sizes = self.sizes(index, seed) if sizes is None else sizes
+        mask = torch.arange(self.info.max_nodes)[None, :] < sizes[:, None]
+        z = standard_normal(self.info.blank(mask).to(self.device), seed, index)
+        stds = {n: self.prior_std if self.processes is None else self.processes[n].prior_std for n in z.components}
+        return z.replace({name: value * stds[name] for name, value in z.components.items()})
+
+
+def wrap(
+    network: Any,
+    processes: Mapping[str, Process] | None = None,
+    *,
+    nodes: int | Mapping[int, int] | Sequence[int],
+    features: int | Mapping[str, int] = 1,
+    kinds: Mapping[str, Kind] | None = None,
+    predicts: Predicts | None = None,
+    items: Literal["graph"] | Sequence[str] | Callable[[GraphState], list[Any]] = "graph",
+    item: type[Item] = Graph,
+    scale: float = 3.0,
+    prior_std: float = 1.0,
+    name: str = "own-model",
+    dataset: str = "own",
+    sampler: SamplerPreset | None = None,
+) -> OwnModel:
+    """A model that every verb takes, from a network or a drift of your own.
+
+    `network(state, t)` returns one tensor per component (a mapping), masked and, for edges, symmetric; it `predicts`
+    the score, the noise or the clean graph of the `processes`, one per component. Without `processes`, `network` is an
+    object with `drift(state, t)` and `diffusion(t)`, and starts from noise of `prior_std`.
+
+    `nodes`: the number of nodes of every graph, a histogram {nodes: how many}, or the sizes of the training graphs.
+    `features`: of the component X, or by name; a component without features is (B, N, N) or (B, N). `kinds`: "node",
+    "edge" or "graph" for components besides X and A. `items`: "graph", the list of atoms that X's features stand for
+    (molecules, A = bond order / `scale`), or a function from a state to a list of `item`s.
+    """
+    counts = _counts(nodes)
+    widths = {"X": features} if isinstance(features, int) else dict(features)
+    names: dict[str, Kind] = dict(kinds or {})
+    for component in processes or names or ("X", "A"):
+        names.setdefault(component, "edge" if component in ("A", "E") else "node")
+    widths = {component: width for component, width in widths.items() if component in names}
+    if processes is not None and (strange := names.keys() ^ processes.keys()):
+        raise InputError(f"component {sorted(strange)[0]!r} has a kind or a process, but not both; name it in both")
+    if processes is None:
+        as_sde(network)  # refuses what has no drift
+        if predicts is not None:
+            raise InputError("predicts goes with processes; a drift is taken as it is")
+    elif not callable(network):
+        raise InputError(f"network must be called with (state, t), got {type(network).__name__}")
+    says = _predicts(processes, predicts)
+    most = max(n for n, _ in counts)
+    if callable(items):
+        decoder: Decoder = FunctionDecoder(items, item)
+    else:
+        decoder = decoder_for(None if items == "graph" else tuple(items), most, scale)
+    preset = sampler or SamplerPreset(
+        auto=AutoPreset(schedule="uniform", solver="euler" if processes is None else "exponential-2", steps=100)
+    )
+    info = OwnCard(name, dataset, decoder, preset, most, counts, names, widths)
+    info.blank(torch.ones(1, 1))  # refuses kinds and features that do not fit
+    model = OwnModel(info, network, None, processes, says, prior_std)
+    _try(model)
+    return model
+
+
+def is_reference(text: str) -> bool:
+    """Whether a model is named as code: "package.module:function"."""
+    return REFERENCE.fullmatch(text) is not None
+
+
+def from_reference(text: str) -> Model:
+    """The model that an importable function returns. This runs the user's code, from the current folder, too."""
+    module, _, function = text.partition(":")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)  # after the installed packages: a file here hides none of them
+    try:
+        made = getattr(importlib.import_module(module), function)()
+    except ImportError as error:
+        raise InputError(f"cannot import {module!r}: {error}; check the name and the current folder") from error
+    except AttributeError as error:
+        raise InputError(f"{text}: {error}; name a function that returns isostep.wrap(...)") from error
+    if not isinstance(made, Model):
+        raise InputError(f"{text} returned {type(made).__name__}; it must return a model, such as isostep.wrap(...)")
+    return made
+
+
+def _counts(nodes: int | Mapping[int, int] | Sequence[int]) -> tuple[tuple[int, int], ...]:
+    if isinstance(nodes, int):
+        pairs = [(nodes, 1)]
+    elif isinstance(nodes, Mapping):
+        pairs = sorted(nodes.items())
+    else:
+        sizes = [int(n) for n in nodes]
+        pairs = [(n, sizes.count(n)) for n in sorted(set(sizes))]
+    if not pairs or any(n < 1 or count < 1 for n, count in pairs):
+        raise InputError(f"nodes must be a number, a histogram or a list of sizes from 1 on, got {str(nodes)[:60]}")
+    return tuple(pairs)
+
+
+def _predicts(processes: Mapping[str, Process] | None, predicts: Predicts | None) -> Predicts:
+    if processes is None:
+        return "score"
+    needed = {process.estimates for process in processes.values()}
+    if predicts is None:
+        if len(needed) != 1:
+            raise InputError("components of score SDEs and of bridges are mixed; say what the network predicts")
+        return needed.pop()
+    if predicts not in ("score", "noise", "clean"):
+        raise InputError(f"predicts must be score, noise or clean, got {predicts!r}")
+    if "clean" in needed and predicts != "clean":
+        raise InputError(f"a bridge needs the clean graph, but the network predicts the {predicts}; use a score SDE")
+    return predicts
+
+
+def _try(model: OwnModel) -> None:
+    """One evaluation of the smallest and the largest graph: what is wrong shows here, not in the middle of a run."""
+    sizes = [n for n, _ in model.info.node_counts]
+    state = model.prior(torch.arange(2), 0, torch.tensor([min(sizes), max(sizes)]))
+    with torch.no_grad():
+        found = model.sde.evaluate(state, torch.full((2,), 0.5, dtype=torch.float64))
+    for name, drift in found.drift.items():
+        outside = state.masks.of(state.kinds[name], drift.ndim)
+        if outside is not None and bool((drift * ~outside).ne(0).any()):
+            raise InputError(f"component {name} of the network's output is not zero on padded nodes or the diagonal")
+        if state.kinds[name] == "edge" and not torch.allclose(drift, drift.transpose(1, 2), atol=1e-5):
+            raise InputError(
+                f"component {name} of the network's output is not symmetric; average it with its transpose"
+            )

@@ -1,0 +1,218 @@
+"""A model of one's own goes through every verb, and what does not fit is refused before any work."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import isostep
+from isostep.base.errors import InputError
+from isostep.item import Graph
+from isostep.model.own import from_reference, is_reference
+from isostep.model.pyg import SparseNetwork
+from isostep.process import VE, VP, Bridge
+from isostep.run.engine import sample_run
+from isostep.run.inspect import verify
+from tests.cli.command import isostep as command
+from tests.cli.command import refused
+
+BRIDGES = {"X": Bridge(), "A": Bridge()}
+
+
+class Clean(nn.Module):
+    """Predicts the clean graph; a plain layer works on the time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.time = nn.Linear(1, 1)
+
+    def forward(self, state, t):
+        pull = 4 + 0.1 * self.time(t[:, None])[:, :, None]
+        return {"X": torch.tanh(state["X"]), "A": torch.sigmoid(pull * state["A"]) * state.masks.pairs}
+
+
+class Pull:
+    """A drift and a diffusion, nothing else."""
+
+    def drift(self, state, t):
+        return {"X": -state["X"], "A": (state["A"].sigmoid() - state["A"]) * state.masks.pairs}
+
+    def diffusion(self, t):
+        return 1.0
+
+
+def clean_model() -> isostep.Model:
+    return isostep.wrap(Clean(), BRIDGES, nodes={5: 2, 7: 1}, features=3)
+
+
+def drift_model() -> isostep.Model:
+    return isostep.wrap(Pull(), nodes=[4, 4, 6], features=2, name="pull")
+
+
+MAKERS = [clean_model, drift_model]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize(
+    "chosen",
+    [{}, {"schedule": "dvs", "steps": 20, "clock": "graph"}, {"schedule": "arclength", "calls": 8}, {"calls": 7}],
+    ids=str,
+)
+def test_budgets_grids_and_clocks_work_and_graphs_do_not_depend_on_the_batch(make, chosen):
+    model = make()
+    whole = isostep.sample(model, 6, seed=2, **chosen)
+    part = isostep.sample(model, 2, start=3, seed=2, batch_size=1, **chosen)
+    assert [graph.to_line(0) for graph in whole.items[3:5]] == [graph.to_line(0) for graph in part.items]
+    if "calls" in chosen:
+        assert whole.solution.calls.unique().tolist() == [chosen["calls"]]
+
+
+def gaussian(predicts: str, process: VP | VE):
+    """Data N(.7, .3^2) in every entry: the exact estimate, in each of the forms."""
+
+    def network(state, t):
+        mean, std = (part.view(-1, 1, 1) for part in process.marginal(t.double()))
+        variance = (mean * 0.3).square() + std.square()
+        score = (mean * 0.7 - state["X"]) / variance
+        forms = {"score": score, "noise": -std * score, "clean": (state["X"] + std.square() * score) / mean}
+        return {"X": (forms[predicts] * state.mask[..., None]).to(state.dtype)}
+
+    return network
+
+
+@pytest.mark.parametrize("process", [VP(beta_max=8.0), VE(sigma_max=3.0, prior_std=3.0)], ids=["VP", "VE"])
+def test_score_noise_and_clean_are_the_same_model(process):
+    ends = []
+    for predicts in ("score", "noise", "clean"):
+        model = isostep.wrap(gaussian(predicts, process), {"X": process}, nodes=4, features=2, predicts=predicts,
+                             items=lambda state: [Graph.of(1, [])] * state.batch)  # fmt: skip
+        ends.append(isostep.sample(model, 64, schedule="uniform", solver="euler", steps=60).tensors["X"])
+    assert torch.allclose(ends[0], ends[1], atol=1e-4)
+    assert torch.allclose(ends[0], ends[2], atol=1e-4)
+    assert abs(float(ends[0].mean()) - 0.7) < 4 * 0.3 / math.sqrt(ends[0].numel()) + 0.02
+
+
+def test_molecules_from_an_atom_list_and_items_from_a_function():
+    molecules = isostep.wrap(Clean(), BRIDGES, nodes=5, features=3, items=("C", "N", "O"))
+    assert all(isinstance(smiles, str) for smiles in isostep.sample(molecules, 3, calls=4).smiles)
+
+    def two_nodes(state):
+        return [Graph.of(2, [(0, 1)])] * state.batch
+
+    own = isostep.wrap(Clean(), BRIDGES, nodes=5, features=3, items=two_nodes)
+    assert {graph.n for graph in isostep.sample(own, 3, calls=4).graphs} == {2}
+    short = isostep.wrap(Clean(), BRIDGES, nodes=5, features=3, items=lambda state: [])
+    with pytest.raises(InputError, match="returned 0 items for 3 graphs"):
+        isostep.sample(short, 3, calls=4)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_run_folder_is_resumed_by_workers_and_verified(make, tmp_path):
+    alone = sample_run(make(), 12, tmp_path / "one", seed=1, calls=5, batch_size=4, shard_size=4)
+    sample_run(make(), 12, tmp_path / "two", seed=1, calls=5, batch_size=4, shard_size=4, workers=2)
+    assert alone["graphs"] == 12
+    assert (tmp_path / "one" / "graphs.jsonl").read_bytes() == (tmp_path / "two" / "graphs.jsonl").read_bytes()
+    assert verify(tmp_path / "two", make()).ok
+
+
+class Layers(nn.Module):
+    """A sparse score network in the style of PyTorch Geometric."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.node, self.edge = nn.Linear(4, 2), nn.Linear(5, 1)
+
+    def forward(self, x, edge_index, edge_attr, batch, t):
+        i, j = edge_index
+        near = torch.zeros_like(x).index_add(0, i, edge_attr * x[j])
+        nodes = self.node(torch.cat([x, near[:, :1], t[batch][:, None]], 1))
+        return nodes, self.edge(torch.cat([x[i], x[j], edge_attr], 1))
+
+
+def test_a_sparse_network_sees_real_nodes_only():
+    model = isostep.wrap(SparseNetwork(Layers()), {"X": VP(), "A": VP()}, nodes={3: 1, 5: 1}, features=2)
+    whole = isostep.sample(model, 8, calls=6, batch_size=8)
+    one = isostep.sample(model, 1, start=4, calls=6)
+    n = int(whole.tensors.mask[4].sum())
+    for name in ("X", "A"):
+        window = (slice(n),) * (2 if name == "A" else 1)
+        gap = whole.tensors[name][4][window] - one.tensors[name][0][window]
+        assert gap.abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"nodes": 0}, "nodes must be"),
+        ({"nodes": []}, "nodes must be"),
+        ({"predicts": "velocity"}, "predicts must be score, noise or clean, got 'velocity'"),
+        ({"predicts": "noise"}, "a bridge needs the clean graph"),
+        ({"kinds": {"P": "node"}}, "component 'P' has a kind or a process, but not both"),
+        ({"network": 3}, "network must be called with"),
+        ({"network": lambda state, t: state["X"]}, "must return a mapping with X, A"),
+        ({"network": lambda state, t: {"X": state["X"]}}, "mapping with components"),
+        ({"network": lambda state, t: {"X": state["X"] + 1, "A": state["A"]}}, "X of the network's output is not zero"),
+        ({"network": lambda state, t: {"X": state["X"], "A": state["A"].tril()}}, "not symmetric"),
+        ({"network": object(), "processes": None}, "needs drift"),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_once(arguments, words):
+    given = {"network": Clean(), "processes": BRIDGES, "nodes": {3: 1, 5: 1}, "features": 3, **arguments}
+    with pytest.raises(InputError, match=words) as caught:
+        isostep.wrap(**given)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_was_not_wrapped_is_told_how():
+    with pytest.raises(InputError, match=r"isostep\.wrap"):
+        isostep.sample(Pull())  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="no model"):
+        isostep.sample("x" * 5000)
+
+
+CODE = """
+import isostep, torch
+class Pull:
+    def drift(self, state, t):
+        return {"X": -state["X"], "A": -state["A"]}
+    def diffusion(self, t):
+        return 1.0
+def make():
+    return isostep.wrap(Pull(), nodes=4, features=2)
+def wrong():
+    return 3
+"""
+
+
+def test_the_command_line_takes_a_function_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "own_code.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    ended = command("sample", "own_code:make", "-n", "4", "--calls", "5", "--out", "run")
+    assert ended.code == 0, ended
+    assert len((tmp_path / "run" / "graphs.jsonl").read_text().splitlines()) == 4
+    assert "returned int" in refused("sample", "own_code:wrong", "-n", "4")
+    assert "no attribute 'nothing'" in refused("sample", "own_code:nothing", "-n", "4")
+    assert "cannot import 'not_there'" in refused("sample", "not_there:make", "-n", "4")
+    # A folder from elsewhere does not choose what runs here.
+    assert "name it with --model" in refused("runs", "verify", "run")
+    assert command("runs", "verify", "run", "--model", "own_code:make").code == 0
+
+
+def test_names_that_are_code():
+    assert is_reference("package.module:function")
+    assert not any(map(is_reference, ("C:\\model.pth", "runs/a:b", "grum-qm9-small", "a.pth", "a:b:c")))
+    with pytest.raises(InputError, match="cannot import"):
+        from_reference("no_such_module:f")
+
+
+def test_a_close_name_is_proposed():
+    with pytest.raises(InputError, match="did you mean grum-planar-small"):
+        isostep.load_model("grum-planar-smal")
