@@ -259,7 +259,7 @@ def _counts(nodes: int | Mapping[int, int] | Sequence[int]) -> tuple[tuple[int, 
 def _predicts(processes: Mapping[str, Process] | None, predicts: Predicts | None) -> Predicts:
     if processes is None:
         return "score"
-    needed = {process.estimates for process in processes.values()}
+    needed: set[Predicts] = {process.estimates for process in processes.values()}
     if predicts is None:
         if len(needed) != 1:
             raise InputError("components of score SDEs and of bridges are mixed; say what the network predicts")
