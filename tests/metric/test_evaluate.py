@@ -11,6 +11,7 @@ import networkx
 import numpy as np
 import pytest
 
+import isostep
 from isostep.base.errors import InputError
 from isostep.cli import main
 from isostep.item import write_items
@@ -24,6 +25,7 @@ from isostep.metric.molecules import FragmentSimilarity, NearestNeighbour, Novel
 from isostep.metric.nspdk import GraphNspdk, MoleculeNspdk
 from isostep.metric.reference import FOLDER, MOLECULE_METRICS, MoleculeReference, load_reference, shipped
 from isostep.metric.vun import VUN, Novel, Planar, Valid
+from isostep.run.engine import save_result
 from tests.conftest import FIXTURES
 
 METRICS = FIXTURES / "metrics"
@@ -192,7 +194,7 @@ def test_other_refusals(tmp_path, graphs, molecules):
     for numbers in ({"workers": 0}, {"resamples": -1}, {"seed": -1}):
         with pytest.raises(InputError, match="need workers >= 1, resamples >= 0, seed >= 0"):
             evaluate(["CCO"], molecules, **numbers)
-    with pytest.raises(InputError, match="graphs only or SMILES only"):
+    with pytest.raises(InputError, match="expected one kind only"):
         evaluate(["CCO", Graph.of(1, [])], molecules)
     with pytest.raises(InputError, match="holds no graph"):
         evaluate([], graphs)
@@ -422,3 +424,23 @@ def test_reference_build_writes_what_evaluate_reads(tmp_path, command, monkeypat
     assert len(load_reference(tmp_path / "r.npz").train) == 16
     code, out, _ = command("reference", "list", "--json")
     assert {row["name"] for row in json.loads(out)} >= {"qm9", "zinc250k", "planar", "sbm"}
+
+
+def test_a_result_is_measured_as_its_run_folder_and_bare_smiles_say_that_they_were_corrected(tmp_path):
+    """Corrected SMILES are all readable: a share of 1 that must not pass for validity."""
+    result = isostep.sample("grum-qm9-small", 48, calls=5, seed=3)
+    save_result(result, tmp_path / "run")
+    share = sum(molecule.valid for molecule in result.molecules) / 48
+    assert 0 < share < 1
+    whole = isostep.evaluate(result, "qm9", metrics=["valid", "unique"], resamples=10)
+    stored = isostep.evaluate(tmp_path / "run", "qm9", metrics=["valid", "unique"], resamples=10)
+    assert whole.values == stored.values
+    assert whole.values["valid"].value == pytest.approx(share)
+    again = isostep.evaluate(result.items, "qm9", metrics=["valid"], resamples=0)
+    assert again.values["valid"].value == pytest.approx(share)
+    bare = isostep.evaluate([s for s in result.smiles if s], "qm9", metrics=["valid"], resamples=10)
+    assert bare.values["valid"].value == 1
+    assert "| valid (after correction) ↑ | 1 |" in str(bare)
+    assert "| valid ↑ |" in whole.to_markdown()
+    assert whole.to_pandas().loc["valid", "value"] == pytest.approx(share)
+    assert "<svg" in result._repr_html_()

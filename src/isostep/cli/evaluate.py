@@ -69,7 +69,7 @@ def _show(report: Report, customary: bool) -> None:
     table.add_column("n", justify="right")
     for key, value in report.values.items():
         arrow = "↓" if report.better[key] == "lower" else "↑"
-        table.add_row(f"{key} {arrow}", *_cells(value), str(value.n))
+        table.add_row(f"{report.title(key)} {arrow}", *_cells(value), str(value.n))
     console = Console()
     console.print(table)
     for key in report.values:

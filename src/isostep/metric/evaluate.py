@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from isostep.base.errors import InputError
+from isostep.base.errors import InputError, require
 from isostep.item.graph import Graph
 from isostep.metric.base import Better, Metric, Value, evaluate_metric
 from isostep.metric.graph_reference import GraphReference
@@ -48,14 +48,47 @@ class Report:
     skipped: list[Skipped]
     resamples: int
     seed: int
+    corrected: bool = False  # validity was judged before correction
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
 
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per metric. Validity of SMILES that come without flags says what it is."""
+        kept = ("value", "low", "high", "floor", "n")
+        return [
+            {"metric": self.title(key), "better": self.better[key], **{name: getattr(value, name) for name in kept}}
+            for key, value in self.values.items()
+        ]
+
+    def title(self, key: str) -> str:
+        return f"{key} (after correction)" if key == "valid" and self.as_given else key
+
+    @property
+    def as_given(self) -> bool:
+        """Whether molecules came without word on their validity before correction."""
+        return self.kind == "molecule" and not self.corrected
+
+    def to_pandas(self) -> Any:
+        return require("pandas", "pandas", "to_pandas()").DataFrame(self.rows()).set_index("metric")
+
+    def to_markdown(self) -> str:
+        head = f"{self.n} {self.kind}s against {self.reference}" + (f", kernel {self.kernel}" if self.kernel else "")
+        lines = [head, "", "| metric | value | 95 % interval | training set |", "|---|---|---|---|"]
+        for row in self.rows():
+            interval = "" if row["low"] is None else f"{row['low']:.4g} to {row['high']:.4g}"
+            floor = "" if row["floor"] is None else f"{row['floor']:.4g}"
+            arrow = "↓" if row["better"] == "lower" else "↑"
+            lines.append(f"| {row['metric']} {arrow} | {row['value']:.4g} | {interval} | {floor} |")
+        return "\n".join([*lines, *(f"\n{key}: not defined ({why})" for key, why in self.undefined.items())])
+
+    def __str__(self) -> str:
+        return self.to_markdown()
+
 
 def evaluate(
-    source: str | Path | Sequence[Any],
+    source: Any,
     reference: str | Path | Reference,
     kernel: Kernel | None = None,
     metrics: Iterable[str] | None = None,
@@ -64,7 +97,8 @@ def evaluate(
     strict: bool = False,
     workers: int = 1,
 ) -> Report:
-    """Measure generated graphs or molecules: a file, a run folder, or a sequence of graphs or SMILES.
+    """Measure generated graphs or molecules: a result of `sample`, a file, a run folder, or a sequence of graphs,
+    molecules or SMILES. Bare SMILES do not tell which were invalid before correction; give the result itself for that.
 
     `reference`: a name that comes with the package ("planar"), a file of `isostep reference build`, or a fitted one.
     `kernel` of the graph MMDs: the reference's customary one where None. `metrics`: keys; all that apply where None,
@@ -107,6 +141,7 @@ def evaluate(
         items.skipped,
         resamples,
         seed,
+        items.corrected,
     )
 
 

@@ -57,8 +57,10 @@ class BadLine(Exception):
     """This line cannot be used, for the reason given."""
 
 
-def gather(source: str | Path | Sequence[Any], strict: bool = False) -> Items:
-    """From a path, or from graphs (ours or networkx') or SMILES in memory."""
+def gather(source: Any, strict: bool = False) -> Items:
+    """From a path; or from memory: a result of `sample`, a run, or a sequence of items, networkx graphs or SMILES."""
+    if not isinstance(source, str | Path) and hasattr(source, "items"):
+        source = [item for _, item in source.items()] if callable(source.items) else source.items
     items = _from_path(Path(source), strict) if isinstance(source, str | Path) else _from_memory(source, strict)
     if not len(items):
         seen = f"; {len(items.skipped)} lines were skipped, the first: {items.skipped[0]}" if items.skipped else ""
@@ -72,14 +74,18 @@ def _name(source: Any) -> str:
 
 def _from_memory(source: Sequence[Any], strict: bool) -> Items:
     source = list(source)
-    molecules = bool(source) and isinstance(source[0], str)
-    items = Items("molecule" if molecules else "graph")
+    molecules = bool(source) and isinstance(source[0], str | Molecule)
+    items = Items("molecule" if molecules else "graph", corrected=molecules and isinstance(source[0], Molecule))
     for item in source:
-        if isinstance(item, str) != molecules or not (molecules or hasattr(item, "edges")):
-            raise InputError(f"expected graphs only or SMILES only, got {type(item).__name__} among them")
+        if not (isinstance(item, type(source[0])) if molecules else hasattr(item, "edges")):
+            raise InputError(
+                f"expected graphs only, SMILES only or molecules only, got {type(item).__name__} among them"
+            )
 
     def add(item: Any) -> None:
-        if molecules:
+        if isinstance(item, Molecule):
+            _add_corrected(items, item.smiles, item.valid)
+        elif molecules:
             _add_smiles(items, item)
         else:
             items.graphs.append(item if isinstance(item, Graph) else Graph.from_networkx(item))

@@ -151,7 +151,7 @@ class Validity:
     def definition(self) -> str:
         if self.corrected:
             return "validity without correction: share of molecules that pass RDKit's property check as generated"
-        return "share of SMILES that RDKit accepts; how they were corrected before they were written is not known"
+        return "share of SMILES that RDKit accepts as given: after correction, if they were corrected before"
 
     @property
     def equals(self) -> str:

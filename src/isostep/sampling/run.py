@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
@@ -121,6 +122,16 @@ class SampleResult:
         return Account(
             len(self), s.counts(), int(s.steps.sum()), int(s.calls.sum()), self.batch_calls, self.seconds, tally
         )
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the first pictures."""
+        pictures = [picture for item in self.items[:12] if (picture := item.picture())]
+        tiles = "".join(
+            f'<figure style="display:inline-block;width:140px;margin:4px">{p.svg}<figcaption>{escape(p.caption)}'
+            "</figcaption></figure>"
+            for p in pictures
+        )
+        return f"<p>{escape(repr(self))}</p><div>{tiles}</div>"
 
     def summary(self) -> dict[str, Any]:
         """The numbers of the summary table, ready for JSON."""
