@@ -194,7 +194,7 @@ def test_other_refusals(tmp_path, graphs, molecules):
     for numbers in ({"workers": 0}, {"resamples": -1}, {"seed": -1}):
         with pytest.raises(InputError, match="need workers >= 1, resamples >= 0, seed >= 0"):
             evaluate(["CCO"], molecules, **numbers)
-    with pytest.raises(InputError, match="expected one kind only"):
+    with pytest.raises(InputError, match="SMILES only or molecules only"):
         evaluate(["CCO", Graph.of(1, [])], molecules)
     with pytest.raises(InputError, match="holds no graph"):
         evaluate([], graphs)
