@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = ["DvsStepper", "GraphState", "SampleResult", "evaluate", "integrate", "load_model", "sample", "sample_run"]
+__all__ = [
+    "DvsStepper",
+    "GraphState",
+    "SampleResult",
+    "evaluate",
+    "integrate",
+    "load_model",
+    "sample",
+    "sample_run",
+    "wrap",
+]
 
 
 _HOMES = {

@@ -34,7 +34,7 @@ def drift_variation(new: Mapping[str, Tensor], old: Mapping[str, Tensor], diffus
 
 def noise_variation(new: Mapping[str, Tensor], old: Mapping[str, Tensor], state: GraphState, dt: Tensor) -> Tensor:
     """V_g, (B, C)."""
-    columns = []
+    columns: list[Tensor] = []
     for n in new:
         change = 2 * state.free_entries(n) * (new[n] - old[n]).square() / (new[n].square() * dt)
         columns.append(torch.where(new[n] > 0, change, 0.0))

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from isostep.base.errors import InputError
 from isostep.item import Decoder, Graph, Item
+from isostep.item.base import Sketch
 from isostep.item.decoding import decoder_for
 from isostep.model.card import Provenance
 from isostep.model.model import Model
@@ -80,7 +81,7 @@ class FunctionDecoder:
             )
         return items
 
-    def sketch(self, state: GraphState, k: int) -> dict[str, Any]:
+    def sketch(self, state: GraphState, k: int) -> Sketch:
         return decoder_for(None, state.nodes, 1.0).sketch(state, k)
 
 
