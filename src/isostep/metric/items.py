@@ -59,9 +59,8 @@ class BadLine(Exception):
 
 def gather(source: Any, strict: bool = False) -> Items:
     """From a path; or from memory: a result of `sample`, a run, or a sequence of items, networkx graphs or SMILES."""
-    held: Any = None if isinstance(source, str | Path) else getattr(source, "items", None)
-    if held is not None:
-        source = [item for _, item in held()] if callable(held) else held
+    if not isinstance(source, str | Path) and hasattr(source, "items"):
+        source = source.items if isinstance(source.items, list) else [item for _, item in source.items()]
     items = _from_path(Path(source), strict) if isinstance(source, str | Path) else _from_memory(source, strict)
     if not len(items):
         seen = f"; {len(items.skipped)} lines were skipped, the first: {items.skipped[0]}" if items.skipped else ""
