@@ -19,7 +19,7 @@ QUICK = settings(max_examples=25, deadline=None, derandomize=True)
 
 norms = st.sampled_from(["batch", "graph"])
 correctors = st.builds(Langevin, snr=st.floats(0.01, 0.3), scale=st.floats(0.0, 1.0), norms=norms)
-bridges = st.builds(Bridge, st.floats(0.1, 1.0), st.floats(0.1, 1.0), drift_coeff=st.floats(-4.0, 4.0))
+bridges = st.builds(Bridge, sigma_0=st.floats(0.1, 1.0), sigma_1=st.floats(0.1, 1.0), drift_coeff=st.floats(-4.0, 4.0))
 drift_solvers = st.one_of(
     st.just(Euler()),
     st.builds(Heun, st.sampled_from(["mean", "noisy"])),

@@ -24,7 +24,7 @@ CASES = {
     "entries": {"kappa": 0.01, "reduction": "graph", "normalize": "entries"},
 }
 MODELS = {
-    "bridge": gaussian({"X": Bridge(0.4, 0.2), "A": Bridge(0.4, 0.2)}, std=0.05),
+    "bridge": gaussian({"X": Bridge(sigma_0=0.4, sigma_1=0.2), "A": Bridge(sigma_0=0.4, sigma_1=0.2)}, std=0.05),
     "score": gaussian({"X": VE(), "A": VE()}),
 }
 
