@@ -13,7 +13,7 @@ from isostep.model.lookup import load_model
 from isostep.sampling.calibrate import PilotPlan, fit_budget, pilot_for, prepare
 from isostep.sampling.run import sample
 from isostep.settings.resolve import build, resolve
-from isostep.settings.schema import AutoPreset, CorrectorPreset
+from isostep.settings.schema import AutoChoice, CorrectorPreset
 from tests.conftest import FIXTURES
 
 PLAN = PilotPlan(graphs=4, steps=20)
@@ -84,7 +84,8 @@ def test_refilled_slots_give_the_same_graphs_with_fewer_idle_rows(model):
 
 
 def test_auto_is_the_presets_best_combination_and_gives_way_to_any_other_choice(model):
-    preset = model.info.sampler.model_copy(update={"auto": AutoPreset(schedule="karras", solver="heun", steps=12)})
+    best = AutoChoice(calls=24, schedule="karras", solver="heun")  # two calls a step
+    preset = model.info.sampler.model_copy(update={"auto": (best,)})
     for chosen in ({}, {"schedule": "auto"}, {"schedule_options": {}}):
         settings = resolve(preset, **chosen)
         assert (settings.schedule, settings.solver, settings.steps) == ("karras", "heun", 12)
@@ -96,7 +97,7 @@ def test_auto_is_the_presets_best_combination_and_gives_way_to_any_other_choice(
 
 
 def test_auto_may_leave_out_the_corrector_that_the_solver_of_the_preset_needs(model):
-    both = {"corrector": CorrectorPreset(snr=0.1, scale=1.0), "auto": AutoPreset(corrector="none")}
+    both = {"corrector": CorrectorPreset(snr=0.1, scale=1.0), "auto": (AutoChoice(calls=50, corrector="none"),)}
     preset = model.info.sampler.model_copy(update=both)
     assert resolve(preset).corrector == "none"
     assert resolve(preset, schedule="auto", corrector="langevin").corrector == "langevin"
@@ -105,7 +106,7 @@ def test_auto_may_leave_out_the_corrector_that_the_solver_of_the_preset_needs(mo
 
 
 def test_auto_knows_the_models_noise_and_the_user_may_set_it(model):
-    preset = model.info.sampler.model_copy(update={"auto": AutoPreset(eta=4.0)})
+    preset = model.info.sampler.model_copy(update={"auto": (AutoChoice(calls=50, solver_options={"eta": 4.0}),)})
     for chosen in ({}, {"schedule": "auto", "steps": 9}):
         assert resolve(preset, **chosen).solver_options == {"eta": 4.0}
     chosen = resolve(preset, solver_options={"eta": 2.0})

@@ -42,7 +42,7 @@ def plan(
 
     torch.set_num_threads(threads)
     loaded = load_model(model, None, device)
-    settings = resolve(loaded.info.sampler, schedule=schedule, solver=solver, steps=steps, clock=clock)
+    settings = resolve(loaded.info.sampler, calls, schedule=schedule, solver=solver, steps=steps, clock=clock)
     measured = measure_steps(loaded, prepare(loaded, settings, calls), batch_size)
     size = shard_size or -(-SHARD // batch_size) * batch_size
     result = estimate(measured, n, workers, size, failures / 24)

@@ -45,7 +45,7 @@ def sample(
     device: str = typer.Option("cpu", help="cpu, cuda or mps."),
     weights: str | None = typer.Option(None, help="ema or raw weights of a released file."),
     preset: str | None = typer.Option(
-        None, help="Packaged preset or TOML file for a released file of another dataset."
+        None, help="File of `isostep tune`; or, for a released file of another dataset, packaged preset or TOML file."
     ),
     trace: bool = typer.Option(False, help="Record t, dt, V and ds2 of every step into trace.json."),
     sdf: bool = typer.Option(False, help="Also write molecules.sdf."),

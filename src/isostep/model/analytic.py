@@ -40,7 +40,11 @@ def analytic_model() -> Model:
         "max_nodes": NODES,
         "features": 1,
         "node_counts": [[NODES, 1]],
-        "sampler": {"steps": 200, "dvs": {"kappa": 1.0, "gamma": 0.3}},
+        "sampler": {
+            "steps": 200,
+            "dvs": {"kappa": 1.0, "gamma": 0.3},
+            "auto": [{"calls": 50, "origin": "an exact network: any fine grid will do"}],
+        },
         "provenance": {"source": "analytic: two Gaussian patterns", "licence": "Apache-2.0"},
     }
     info = ModelInfo.parse(record, NAME)

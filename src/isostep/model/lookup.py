@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,11 @@ from isostep.model.analytic import analytic_model
 from isostep.model.folder import CARD, load_folder, read_card
 from isostep.model.model import Model
 from isostep.model.own import from_reference, is_reference
-from isostep.model.presets import find_preset
+from isostep.model.presets import TunedPreset, find_preset, find_tuned
 from isostep.model.released.convert import load_released
 from isostep.model.released.known import fetched, known_table, models_folder
 
+log = logging.getLogger("isostep")
 EMBEDDED = Path(__file__).resolve().parent.parent / "embedded"
 
 
@@ -35,19 +37,31 @@ def load_model(
     """Load a model: an embedded name, a model folder, a released `.pth` file, the name of a fetched one, or
     "package.module:function" for a function of yours that returns a model (which runs your code).
 
-    `weights` ("raw" or "ema") chooses among those a released file holds; a folder holds one set. `preset` is for
-    released files: a packaged preset's name or a TOML file. `device` is the CPU, or where a loaded model already is.
+    `weights` ("raw" or "ema") chooses among those a released file holds; a folder holds one set. `preset`: for any model,
+    a file of `isostep tune`; for released files, a packaged preset's name or a TOML file. `device` is the CPU, or where a loaded model already is.
     """
     if not isinstance(model, str | Path | Model):
         raise InputError(f"cannot load a {type(model).__name__}; make a model of it with isostep.wrap(...)")
+    tuned = find_tuned(preset)
     try:
-        loaded = model if isinstance(model, Model) else _load(str(model), weights, preset)
+        loaded = model if isinstance(model, Model) else _load(str(model), weights, None if tuned else preset)
     except OSError as error:  # a name that no path can have
         raise InputError(f"no model {str(model)[:100]!r}: {error.strerror}; `isostep models` lists all") from error
     if weights is not None and loaded.info.weights != weights:
         name = loaded.info.name if isinstance(model, Model) else model
         raise InputError(f"{name} holds {loaded.info.weights} weights, not {weights!r}; import the released file again")
+    if tuned is not None:
+        loaded = with_tuned(loaded, tuned)
     return loaded if device is None else loaded.to(check_device(device))
+
+
+def with_tuned(model: Model, tuned: TunedPreset) -> Model:
+    """The model with these choices of `auto` in the place of its own."""
+    if tuned.fingerprint != model.fingerprint():
+        log.warning(
+            "this preset was tuned on another model (%s); on %s it is not measured", tuned.model, model.info.name
+        )
+    return model.with_sampler(model.info.sampler.model_copy(update={"auto": tuned.auto}))
 
 
 def _load(model: str, weights: str | None, preset: str | Path | None) -> Model:
@@ -56,7 +70,9 @@ def _load(model: str, weights: str | None, preset: str | Path | None) -> Model:
     folder = EMBEDDED / model if model in embedded_names() else Path(model)
     if folder.is_dir() or model == ANALYTIC:
         if preset is not None:
-            raise InputError(f"--preset is for released files; {model} has settings of its own")
+            raise InputError(
+                f"--preset takes a file of `isostep tune` here; others are for released files, and {model} has settings of its own"
+            )
         return load_folder(folder) if folder.is_dir() else analytic_model()
     if Path(model).is_file():
         return load_released(model, weights, preset)

@@ -20,6 +20,7 @@ from isostep.network import assemble
 from isostep.network.fast import FastNetwork
 from isostep.noise import SIZES, standard_normal, uniform
 from isostep.process import ProcessSde
+from isostep.settings.schema import SamplerPreset
 from isostep.state import GraphState
 
 
@@ -65,6 +66,10 @@ class Model:
 
     def to(self, device: torch.device | str) -> Model:
         return replace(self, network=self.network.to(device))
+
+    def with_sampler(self, sampler: SamplerPreset) -> Model:
+        """The same model with other words on how to sample it."""
+        return replace(self, info=self.info.model_copy(update={"sampler": sampler}))
 
     def fingerprint(self) -> str:
         """A digest of the card and the weights, wherever they came from; preferred settings do not decide a graph."""

@@ -31,7 +31,7 @@ from isostep.model.model import Model
 from isostep.noise import standard_normal
 from isostep.process import Process, ProcessSde
 from isostep.process.sde import Sde, as_sde
-from isostep.settings.schema import AutoPreset, SamplerPreset
+from isostep.settings.schema import AutoChoice, SamplerPreset
 from isostep.state import GraphState, Kind, expand
 
 Predicts = Literal["score", "noise", "clean"]
@@ -139,6 +139,9 @@ class OwnModel(Model):
             return self
         raise InputError(f"{self.info.name} is not a torch module, so it cannot be moved to {device}; move its parts")
 
+    def with_sampler(self, sampler: SamplerPreset) -> OwnModel:
+        return replace(self, info=replace(self.info, sampler=sampler))
+
     def fingerprint(self) -> str:
         """A digest of the settings and of everything the network holds."""
         card = {name: str(value) for name, value in vars(self.info).items() if name not in ("name", "sampler")}
@@ -212,9 +215,9 @@ def wrap(
         decoder: Decoder = FunctionDecoder(items, item)
     else:
         decoder = decoder_for(None if items == "graph" else tuple(items), most, scale)
-    preset = sampler or SamplerPreset(
-        auto=AutoPreset(schedule="uniform", solver="euler" if processes is None else "exponential-2", steps=100)
-    )
+    # A drift alone has no linear part that an exponential step could use.
+    plain = () if processes is not None else (AutoChoice(calls=1000, schedule="uniform", solver="euler"),)
+    preset = sampler or SamplerPreset(auto=plain)
     info = OwnCard(name, dataset, decoder, preset, most, counts, names, widths)
     info.blank(torch.ones(1, 1))  # refuses kinds and features that do not fit
     model = OwnModel(info, network, None, processes, says, prior_std)

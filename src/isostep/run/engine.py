@@ -24,7 +24,7 @@ from isostep.run.workers import Job, Outcome, ProcessExecutor, cores, dispatch, 
 from isostep.run.writer import Writer, open_run
 from isostep.sampling.account import Account
 from isostep.sampling.calibrate import prepare
-from isostep.sampling.run import DEFAULT_BATCH, SampleResult
+from isostep.sampling.run import DEFAULT_BATCH, SampleResult, advise
 from isostep.settings.resolve import resolve
 from isostep.settings.schema import SamplerSettings
 
@@ -83,7 +83,8 @@ def sample_run(
     """
     engine = Engine(workers, ray, threads)
     loaded = load_model(model, weights, device, preset)
-    settings = resolve(loaded.info.sampler, **chosen)
+    settings = resolve(loaded.info.sampler, calls, **chosen)
+    advise(loaded, calls, **chosen)
     name = loaded.info.name if isinstance(model, Model) else str(model)
     size = shard_size or -(-SHARD // max(1, batch_size)) * batch_size
     plan = plan_run(

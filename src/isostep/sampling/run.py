@@ -7,6 +7,7 @@ resumed run meets the same batches.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from isostep.noise import BrownianTree, Noise
 from isostep.sampling.account import Account
 from isostep.sampling.batch import sample_batch
 from isostep.sampling.calibrate import prepare
-from isostep.settings.resolve import build, resolve
+from isostep.settings.resolve import auto_advice, build, resolve
 from isostep.settings.schema import SamplerSettings
 from isostep.solution import Solution, Status
 from isostep.state import GraphState
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
 DEFAULT_BATCH = 256
+log = logging.getLogger("isostep")
 NoiseName = Literal["step", "path"]
 
 
@@ -169,15 +171,9 @@ def sample(
     """
     loaded = load_model(model, weights, device)
     if settings is None:
-        settings = resolve(
-            loaded.info.sampler,
-            schedule=schedule,
-            solver=solver,
-            steps=steps,
-            corrector=corrector,
-            clock=clock,
-            **chosen,
-        )
+        asked = {"schedule": schedule, "solver": solver, "steps": steps, "corrector": corrector, "clock": clock}
+        settings = resolve(loaded.info.sampler, calls, **asked, **chosen)
+        advise(loaded, calls, **asked, **chosen)
     settings = prepare(loaded, settings, calls)
     source = _noise(noise, seed)
     parts, items, began = [], [], time.perf_counter()
@@ -195,6 +191,12 @@ def sample(
     return SampleResult(
         loaded, settings, seed, solution, items, seconds, sum(p.batch_calls for p in parts), batch_size, name
     )
+
+
+def advise(model: Model, calls: int | None, **chosen: Any) -> None:
+    """Say in one line where `auto` stands for something that nobody measured on this model."""
+    if line := auto_advice(model.info.sampler, calls, **chosen):
+        log.warning(line)
 
 
 def _noise(noise: Noise | NoiseName, seed: int) -> Noise | None:

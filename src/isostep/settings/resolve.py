@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,12 +11,15 @@ from isostep.base.schema import checked
 from isostep.control.arclength import Pilot
 from isostep.control.base import Controller, own_clocks
 from isostep.noise import BrownianTree, Noise, PhiloxNoise
-from isostep.settings.schedules import AUTO, CHOICES, PAPER, RELEASED, SCHEDULES, Knob
-from isostep.settings.schema import AutoPreset, SamplerPreset, SamplerSettings
+from isostep.settings.schedules import AUTO, CHOICES, PAPER, PLAIN, RELEASED, SCHEDULES, Knob
+from isostep.settings.schema import AutoChoice, SamplerPreset, SamplerSettings
 from isostep.settings.solvers import SOLVERS
 from isostep.solver.base import Solver
 from isostep.solver.langevin import Corrected, Langevin
 
+# For few calls on a model that nobody measured: no model measured so far does better with equal Euler steps, and the
+# corrector of the preset stays (docs/tuning.md).
+CAREFUL = AutoChoice(calls=50)
 Times = Callable[[Pilot, int], tuple[float, ...]]
 
 
@@ -40,17 +44,20 @@ class Sampler(NamedTuple):
         return BrownianTree(seed) if self.controller.reviews else PhiloxNoise(seed)
 
 
-def resolve(preset: SamplerPreset, **chosen: Any) -> SamplerSettings:
+def resolve(preset: SamplerPreset, budget: int | None = None, **chosen: Any) -> SamplerSettings:
     """Settings from a preset and the user's choices; a choice that is None falls back to the preset.
 
     Without a schedule, `auto` if nothing but steps or its solver's options are chosen, else the paper's: who turns
-    another knob compares with it. Bad names and options are refused here, before any work.
+    another knob compares with it. `budget`: the network calls that will be asked for, by which `auto` takes its pick.
+    Bad names and options are refused here, before any work.
     """
-    given = {key: value for key, value in chosen.items() if value is not None and value != {}}
-    schedule = given.pop("schedule", PAPER if given.keys() - {"steps", "max_steps", "solver_options"} else AUTO)
+    given = _given(chosen)
+    schedule = _schedule(given)
     look_up(CHOICES, "schedule", schedule)
+    choice = _pick(preset, budget, given) if schedule == AUTO else None
     if schedule == AUTO:
-        schedule, given = preset.auto.schedule, _auto(preset.auto, given)
+        schedule, given = (choice.schedule, _auto(choice, given)) if choice else (whole_schedule(preset), given)
+    given.pop("schedule", None)
     entry = look_up(SCHEDULES, "schedule", schedule)
     usual = preset.released_solver if entry.usual_solver == RELEASED else entry.usual_solver
     solver = given.get("solver") or usual or preset.solver
@@ -60,7 +67,9 @@ def resolve(preset: SamplerPreset, **chosen: Any) -> SamplerSettings:
     options = {**preset.schedule_options(schedule, solver), **given.get("schedule_options", {})}
     values |= {**given, "schedule": schedule, "solver": solver, "schedule_options": options}
     settings = checked(SamplerSettings, values, "sampler settings")
-    make_solver(settings)
+    made = make_solver(settings)
+    if choice and "steps" not in given:
+        settings = settings.model_copy(update={"steps": max(1, choice.calls // made.calls_per_step)})
     if needs_pilot(settings):
         pilot_times(settings)
     else:
@@ -68,14 +77,62 @@ def resolve(preset: SamplerPreset, **chosen: Any) -> SamplerSettings:
     return settings
 
 
-def _auto(auto: AutoPreset, given: dict[str, Any]) -> dict[str, Any]:
+def _given(chosen: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in chosen.items() if value is not None and value != {}}
+
+
+def _schedule(given: dict[str, Any]) -> str:
+    usual = PAPER if given.keys() - {"schedule", "steps", "max_steps", "solver_options"} else AUTO
+    return given.get("schedule", usual)
+
+
+def _pick(preset: SamplerPreset, budget: int | None, given: dict[str, Any]) -> AutoChoice | None:
+    """What `auto` stands for; options of its solver are those of an exponential one."""
+    choice = auto_choice(preset, budget or given.get("steps"))
+    return CAREFUL if choice is None and given.get("solver_options") else choice
+
+
+def auto_choice(preset: SamplerPreset, calls: int | None = None) -> AutoChoice | None:
+    """The measured choice nearest to a budget (by ratio), or without one that of most calls.
+
+    Where nothing was measured: the model's own long run (None) or, with a budget, CAREFUL.
+    """
+    if not preset.auto:
+        return CAREFUL if calls else None
+    if not calls:
+        return max(preset.auto, key=lambda choice: choice.calls)
+    return min(preset.auto, key=lambda choice: (abs(math.log(choice.calls / calls)), choice.calls))
+
+
+def auto_advice(preset: SamplerPreset, budget: int | None = None, **chosen: Any) -> str:
+    """One line for a user of `auto` whose choice nobody measured on this model, or far from this budget; else none."""
+    given = _given(chosen)
+    if _schedule(given) != AUTO:
+        return ""
+    calls, choice = budget or given.get("steps"), _pick(preset, budget, given)
+    tune = "`isostep tune` finds a measured choice"
+    if choice is None:
+        return f"auto is not measured on this model: its own sampler with {preset.steps} steps is used; {tune}"
+    if not choice.origin:
+        return f"auto is not measured on this model: {choice.schedule}, {choice.solver} is used; {tune}"
+    if calls and not 0.4 <= calls / choice.calls <= 2.5:
+        return f"auto was measured at {choice.calls} calls, not near {calls}; {tune}"
+    return ""
+
+
+def whole_schedule(preset: SamplerPreset) -> str:
+    """The schedule of the model's own long run: that of its released program, or equal steps."""
+    released = (name for name, entry in SCHEDULES.items() if entry.usual_solver == RELEASED)
+    return next(released) if preset.released_solver else PLAIN
+
+
+def _auto(auto: AutoChoice, given: dict[str, Any]) -> dict[str, Any]:
     """The choices with what `auto` adds; what it says of its solver holds for no other one."""
-    given = {"solver": auto.solver, "steps": auto.steps, **given}
+    given = {"solver": auto.solver, **given}
     given["schedule_options"] = {**auto.schedule_options, **given.get("schedule_options", {})}
     if given["solver"] != auto.solver:
         return given
-    eta = {"eta": auto.eta} if auto.eta != 1 else {}
-    given["solver_options"] = {**eta, **auto.solver_options, **given.get("solver_options", {})}
+    given["solver_options"] = {**auto.solver_options, **given.get("solver_options", {})}
     return auto.model_dump(include={"corrector"}, exclude_none=True) | given
 
 

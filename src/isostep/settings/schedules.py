@@ -74,5 +74,6 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 AUTO = "auto"  # not a schedule: the model's preset names one
+PLAIN = "uniform"  # of a model whose program has no grid of its own
 PAPER = "dvs"  # where other settings are chosen but no schedule: such a run compares with the paper
 CHOICES = {AUTO: "what does best per network call on this model"} | {name: s.help for name, s in SCHEDULES.items()}

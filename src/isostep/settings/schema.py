@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from isostep.base.schema import Frozen
+from isostep.settings.solvers import SOLVERS
 
 
 class DvsPreset(Frozen):
@@ -37,16 +38,16 @@ class CorrectorPreset(Frozen):
     scale: float = Field(ge=0)
 
 
-class AutoPreset(Frozen):
-    """What `auto` stands for: the combination that did best per network call (docs/frontier.md)."""
+class AutoChoice(Frozen):
+    """One answer of `auto`: the combination that did best with so many network calls per graph (`isostep tune`)."""
 
+    calls: int = Field(ge=1, le=10_000_000)
     schedule: str = "cosine"
     solver: str = "exponential-2"
-    steps: int = Field(default=50, ge=1, le=10_000_000)
-    eta: float = Field(default=1.0, ge=0, le=1000)  # noise of an exponential solver
     corrector: Literal["none", "langevin"] | None = None  # None: as in the rest of the preset
     schedule_options: dict[str, Any] = Field(default_factory=dict)
     solver_options: dict[str, Any] = Field(default_factory=dict)
+    origin: str = ""  # what measured it on this model; empty: nobody did
 
 
 class SamplerPreset(Frozen):
@@ -58,7 +59,24 @@ class SamplerPreset(Frozen):
     weights: Literal["raw", "ema"] = "ema"
     released_solver: str | None = None  # what the released program samples with, on its own grid
     dvs: DvsPreset = DvsPreset()
-    auto: AutoPreset = AutoPreset()
+    auto: tuple[AutoChoice, ...] = ()  # measured choices by number of calls
+
+    @field_validator("auto", mode="before")
+    @classmethod
+    def _one_table(cls, value: Any) -> Any:
+        """Cards once had a single choice, by steps; the one that every card had by default was measured on none."""
+        if not isinstance(value, dict):
+            return value
+        old = {"schedule": "cosine", "solver": "exponential-2", "steps": 50, "eta": 1.0, **value}
+        plain = {k: v for k, v in old.items() if v not in ({}, None)}
+        if plain == {"schedule": "cosine", "solver": "exponential-2", "steps": 50, "eta": 1.0}:
+            return ()
+        steps, eta = old.pop("steps"), old.pop("eta")
+        entry = SOLVERS.get(old["solver"])
+        each = 2 if entry is not None and entry.inner_corrector else 1
+        noise = {"eta": eta} if eta != 1 else {}
+        old["solver_options"] = {**noise, **old.get("solver_options", {})}
+        return ({**old, "calls": steps * each if isinstance(steps, int) else steps, "origin": "an earlier card"},)
 
     def schedule_options(self, schedule: str, solver: str) -> dict[str, Any]:
         """The preset's table of that schedule's name."""

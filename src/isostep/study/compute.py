@@ -53,7 +53,7 @@ def run_study(plan: StudyPlan, out: str | Path, model: Model | None = None, tell
 
 def _settings(model: Model, chosen: dict, calls: int | None) -> tuple[SamplerSettings, str]:
     """An arm's settings with everything measured filled in, and what a budget came to."""
-    settings = prepare(model, resolve(model.info.sampler, **{"clock": "batch", **chosen}), calls)
+    settings = prepare(model, resolve(model.info.sampler, calls, **{"clock": "batch", **chosen}), calls)
     if calls is None:
         return settings, ""
     knob = budget_knob(settings)
