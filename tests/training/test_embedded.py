@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from isostep.model.folder import load_folder
+from isostep.model.presets import find_preset, preset_names
 from isostep.process.matching import SCORE_MATCHING
+from isostep.training import presets as training_presets
 from isostep.training.config import load_config
 from isostep.training.trainer import VALIDATION, Trainer
 
@@ -41,3 +43,26 @@ def test_an_embedded_model_knows_its_data(folder, tmp_path, monkeypatch):
     with torch.no_grad():
         learned, guessed = (trainer.objective(net, look)["A"] for net in (model.network, constant))  # type: ignore[arg-type]
     assert learned < 0.6 * guessed
+
+
+@pytest.mark.parametrize("name", training_presets.names())
+def test_a_training_preset_names_its_sampler(name):
+    """A trained model samples as the released one of its family and dataset does, with the paper's constants."""
+    config = load_config(training_presets.find(name))
+    assert {"steps", "solver", "dvs"} <= config.sampler.model_fields_set
+    assert {"kappa", "gamma", "active"} <= config.sampler.dvs.model_fields_set
+    released = f"{config.family}-{config.data.name.removesuffix('-small')}"
+    released = released if released in preset_names() else f"{config.family}-{config.data.name}"
+    if released in preset_names():
+        theirs = find_preset(released).sampler
+        assert config.sampler.dvs == theirs.dvs
+        if name not in {folder.name for folder in FOLDERS}:  # embedded models are sampled as they were measured
+            assert config.sampler.corrector == theirs.corrector
+            assert config.sampler.released_solver == theirs.released_solver
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_an_embedded_card_samples_as_its_training_preset_says(folder):
+    ours, preset = load_folder(folder).info.sampler, load_config(training_presets.find(folder.name)).sampler
+    for name in ("steps", "solver", "corrector", "dvs"):
+        assert getattr(ours, name) == getattr(preset, name)
