@@ -35,6 +35,9 @@ def compare(
     noise: str = typer.Option("path", help="path: one Brownian path for all grids; step: same numbers by step."),
     batch_size: int = typer.Option(256, min=1, help="Graphs integrated together."),
     weights: str | None = typer.Option(None, help="ema or raw weights of a released file."),
+    workers: str = typer.Option("1", help="Processes that compute arms and seeds at the same time, or auto."),
+    device: str = typer.Option("cpu", help="cpu, cuda or mps."),
+    reuse: bool = typer.Option(True, help="Copy what another study on this machine has computed."),
     plots: bool = typer.Option(True, help="Also draw the plots."),
     as_json: bool = typer.Option(False, "--json", help="Print the comparison as JSON."),
 ) -> None:
@@ -50,7 +53,7 @@ def compare(
         title=f"{Path(model).stem}", model=model, arms=arms, seeds=parse_seeds(seeds), n=n, batch_size=batch_size,
         noise=noise, reference=reference, kernel=kernel, metrics=words(metrics) if metrics else None, weights=weights,
     )  # fmt: skip
-    finish(plan, out, plots, as_json)
+    finish(plan, out, plots, as_json, **computing(workers, device, reuse))
 
 
 def checked_plan(**fields: Any) -> StudyPlan:
@@ -65,12 +68,20 @@ def command_line() -> str:
     return shlex.join(["isostep", *sys.argv[1:]])
 
 
-def finish(plan: StudyPlan, out: Path, plots: bool, as_json: bool) -> dict[str, Any]:
+def computing(workers: str, device: str, reuse: bool) -> dict[str, Any]:
+    """How a study is computed, checked; none of it decides the numbers."""
+    from isostep.model.lookup import check_device
+    from isostep.run.workers import count_workers
+
+    return {"workers": count_workers(workers), "device": check_device(device), "reuse": reuse}
+
+
+def finish(plan: StudyPlan, out: Path, plots: bool, as_json: bool, **how: Any) -> dict[str, Any]:
     """Run, write tables and plots, print; returns the comparison."""
     from isostep.reporting.output import print_comparison, write_outputs
     from isostep.study.compute import run_study
 
-    study = run_study(plan, out, tell=teller(as_json))
+    study = run_study(plan, out, tell=teller(as_json), **how)
     comparison = write_outputs(study, plots)
     if as_json:
         typer.echo(json.dumps(comparison))

@@ -20,6 +20,9 @@ def reproduce(
     seeds: str | None = typer.Option(None, help="Such as 0-9."),
     steps: int | None = typer.Option(None, min=1, help="Base steps; default: the model's preset."),
     out: Path = typer.Option(Path("results"), help="Folder; finished arms in it are not computed again."),
+    workers: str = typer.Option("1", help="Processes that compute arms and seeds at the same time, or auto."),
+    device: str = typer.Option("cpu", help="cpu, cuda or mps."),
+    reuse: bool = typer.Option(True, help="Copy what another study on this machine has computed."),
     as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
 ) -> None:
     """Run a table or figure of the paper, print its values beside ours, and say what is not comparable.
@@ -27,14 +30,15 @@ def reproduce(
     Example: `isostep reproduce T4 --quick`
     """
     from isostep.base.files import read_json
-    from isostep.cli.compare import command_line, teller
+    from isostep.cli.compare import command_line, computing, teller
     from isostep.reporting.output import print_tables
     from isostep.reporting.page import write_report
     from isostep.reporting.paper import write_reproduced
     from isostep.study.reproduce import Options
     from isostep.study.reproduce import reproduce as run
 
-    done = run(target, out, Options(quick, model, n, seeds, steps, command_line()), teller(as_json))
+    options = Options(quick, model, n, seeds, steps, command_line())
+    done = run(target, out, options, teller(as_json), **computing(workers, device, reuse))
     parts, pages = write_reproduced(done), []
     for part in parts:
         pages.append(out / f"{target.upper()}-{part.study.store.folder.name}.html")

@@ -50,7 +50,9 @@ def sample(
     trace: bool = typer.Option(False, help="Record t, dt, V and ds2 of every step into trace.json."),
     sdf: bool = typer.Option(False, help="Also write molecules.sdf."),
     out: Path | None = typer.Option(None, help="Run folder; the same command again continues an interrupted run."),
-    workers: int = typer.Option(1, min=1, help="Processes (or Ray actors) that sample at the same time; needs --out."),
+    workers: str = typer.Option(
+        "1", help="Processes (or Ray actors) that sample at the same time, or auto; needs --out."
+    ),
     ray: str | None = typer.Option(None, help="Run on a Ray cluster: auto, or its address; needs isostep[ray]."),
     threads: int | None = typer.Option(None, min=1, help="Threads of each worker; default: the cores shared out."),
     shard_size: int | None = typer.Option(None, min=1, help="Graphs of a shard, a multiple of the batch size."),
@@ -71,16 +73,19 @@ def sample(
     common = {
         "seed": seed, "start": start, "calls": calls, "batch_size": batch_size, "weights": weights, "device": device,
     }  # fmt: skip
+    from isostep.run.workers import count_workers
+
+    count = count_workers(workers)
     with progress(f"sampling {model}", total=n, quiet=as_json) as advance:
         if out is None:
-            if workers > 1 or ray is not None:
+            if count > 1 or ray is not None:
                 raise InputError("--workers and --ray need a run folder: add --out DIR")
             summary = _in_memory(model, n, preset, trace, advance, **common, **chosen)
         else:
             from isostep.run.engine import sample_run
 
             summary = sample_run(
-                model, n, out, preset=preset, trace=trace, workers=workers, ray=ray, threads=threads,
+                model, n, out, preset=preset, trace=trace, workers=count, ray=ray, threads=threads,
                 shard_size=shard_size, advance=advance, **common, **chosen,
             )  # fmt: skip
             if sdf:

@@ -28,6 +28,9 @@ def sweep(
     metrics: str | None = typer.Option(None, help="Comma-separated, such as valid,fcd."),
     clock: str = typer.Option("batch", help="batch (the paper's) or graph; the same for all arms."),
     batch_size: int = typer.Option(256, min=1, help="Graphs integrated together."),
+    workers: str = typer.Option("1", help="Processes that compute arms and seeds at the same time, or auto."),
+    device: str = typer.Option("cpu", help="cpu, cuda or mps."),
+    reuse: bool = typer.Option(True, help="Copy what another study on this machine has computed."),
     plots: bool = typer.Option(True, help="Also draw the plots."),
     as_json: bool = typer.Option(False, "--json", help="Print the comparison as JSON."),
 ) -> None:
@@ -35,7 +38,7 @@ def sweep(
 
     Example: `isostep sweep grum-community-small --param schedule.gamma=0.1:0.35:6 --seeds 0-4 --out studies/gamma`
     """
-    from isostep.cli.compare import checked_plan, finish
+    from isostep.cli.compare import checked_plan, computing, finish
     from isostep.study.plan import parse_seeds, words
     from isostep.study.sweep import parse_param, sweep_arms
 
@@ -46,7 +49,7 @@ def sweep(
         seeds=parse_seeds(seeds), n=n, batch_size=batch_size, reference=reference, kernel=kernel,
         metrics=words(metrics) if metrics else None,
     )  # fmt: skip
-    comparison = finish(plan, out, plots, as_json)
+    comparison = finish(plan, out, plots, as_json, **computing(workers, device, reuse))
     numeric = len(params) == 1 and all(isinstance(v, int | float) for v in params[0].values)
     if plots and numeric:
         from isostep.reporting.plots import save, sweep_curve

@@ -18,9 +18,9 @@ import torch
 from isostep.base.errors import InputError, IsostepError
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
-from isostep.run.format import RunPlan, Task
+from isostep.run.format import RunPlan
 from isostep.run.reading import is_run, read_run
-from isostep.run.workers import Job, Outcome, ProcessExecutor, cores, dispatch, pack_shard, run_here
+from isostep.run.workers import Job, Outcome, ProcessExecutor, Work, cores, dispatch, pack_shard, run_here
 from isostep.run.writer import Writer, open_run
 from isostep.sampling.account import Account
 from isostep.sampling.calibrate import prepare
@@ -43,18 +43,18 @@ class Engine:
         if not 1 <= self.workers <= 100_000 or (self.threads is not None and self.threads < 1):
             raise InputError(f"workers and threads must be at least 1, got {self.workers} and {self.threads}")
 
-    def outcomes(self, job: Job, tasks: Iterator[Task], advance: Callable[[float], None]) -> Iterator[Outcome]:
+    def outcomes(self, work: Work, tasks: Iterator[Any], advance: Callable[[float], None]) -> Iterator[Outcome]:
         if self.ray is not None:
             from isostep.run.ray import RayExecutor
 
-            return dispatch(RayExecutor(job, self.ray, self.threads or 1), tasks, self.workers, advance)
+            return dispatch(RayExecutor(work, self.ray, self.threads or 1), tasks, self.workers, advance)
         if self.workers > 1:
             # Together the workers use the cores once, not each of them all.
             threads = self.threads or max(1, cores() // self.workers)
-            return dispatch(ProcessExecutor(job, threads), tasks, self.workers, advance)
+            return dispatch(ProcessExecutor(work, threads), tasks, self.workers, advance)
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        return run_here(job, tasks, advance)
+        return run_here(work, tasks, advance)
 
 
 def sample_run(

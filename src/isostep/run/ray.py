@@ -1,4 +1,4 @@
-"""The same shards on a Ray cluster: one actor per worker, one model copy each, results brought back to the driver.
+"""The same tasks on a Ray cluster: one actor per worker, one model copy each, results brought back to the driver.
 
 The workers need Isostep installed, and no shared file system: the model goes out through Ray's object store, shards
 come back as bytes.
@@ -12,42 +12,41 @@ from collections.abc import Iterator
 from typing import Any
 
 from isostep.base.errors import InputError, IsostepError, require
-from isostep.run.format import Shard, Task
-from isostep.run.workers import Event, Job, make_shard
+from isostep.run.workers import Event, Work
 
 POLL = 1.0  # seconds
 
 
 class _Actor:
-    """Runs on the cluster. Two threads: one makes the shard, the other answers how far it is."""
+    """Runs on the cluster. Two threads: one does the task, the other answers how far it is."""
 
     def __init__(self, data: bytes, threads: int) -> None:
         import torch
 
         torch.set_num_threads(threads)
-        self.job: Job = pickle.loads(data)
-        self.reported: tuple[int, float] = (-1, 0.0)
+        self.work: Work = pickle.loads(data)
+        self.reported: tuple[Any, float] = (None, 0.0)
 
-    def make(self, task: Task) -> Shard:
+    def run(self, task: Any) -> Any:
         def progress(fraction: float) -> None:
-            self.reported = (task.shard, fraction)
+            self.reported = (task, fraction)
 
-        return make_shard(self.job, task, progress)
+        return self.work.run(task, progress)
 
-    def done(self, shard: int) -> float:
-        return self.reported[1] if self.reported[0] == shard else 0.0
+    def done(self, task: Any) -> float:
+        return self.reported[1] if self.reported[0] == task else 0.0
 
 
 class RayExecutor:
     """Workers as actors. `address`: "auto" is the cluster of this machine, started if there is none."""
 
-    def __init__(self, job: Job, address: str, threads: int) -> None:
+    def __init__(self, work: Work, address: str, threads: int) -> None:
         self.ray: Any = require("ray", "ray", "--ray")
         self.threads = threads
         self._connect(address)
-        self.data = self.ray.put(job.dumps())
+        self.data = self.ray.put(work.dumps())
         self.actor = self.ray.remote(num_cpus=threads, max_concurrency=2)(_Actor)
-        self.running: dict[Any, tuple[Task, Any, Any]] = {}  # worker -> its task, the shard to come, how far it is
+        self.running: dict[Any, tuple[Any, Any, Any]] = {}  # worker -> its task, the result to come, how far it is
 
     def _connect(self, address: str) -> None:
         options = {"logging_level": "ERROR", "log_to_driver": False, "ignore_reinit_error": True}
@@ -68,8 +67,8 @@ class RayExecutor:
     def start(self) -> Any:
         return self.actor.remote(self.data, self.threads)
 
-    def submit(self, worker: Any, task: Task) -> None:
-        self.running[worker] = (task, worker.make.remote(task), worker.done.remote(task.shard))
+    def submit(self, worker: Any, task: Any) -> None:
+        self.running[worker] = (task, worker.run.remote(task), worker.done.remote(task))
 
     def wait(self, workers: list[Any]) -> Iterator[Event]:
         coming = {self.running[worker][1]: worker for worker in workers}
@@ -98,8 +97,8 @@ class RayExecutor:
             worker = asked[reference]
             with contextlib.suppress(self.ray.exceptions.RayError):  # a dead one shows in `_fetch`
                 fraction = self.ray.get(reference)
-                task, shard, _ = self.running[worker]
-                self.running[worker] = (task, shard, worker.done.remote(task.shard))
+                task, result, _ = self.running[worker]
+                self.running[worker] = (task, result, worker.done.remote(task))
                 yield Event(worker, "progress", fraction)
 
     def stop(self, worker: Any) -> None:

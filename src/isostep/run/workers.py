@@ -1,10 +1,11 @@
-"""Shards made by several workers, each with its own copy of the model; a worker that dies loses only its shard.
+"""Tasks done by several workers, each with its own copy of the job; a worker that dies loses only its task.
 
-    dispatch          hands shards out, one at a time to each worker, tries a lost one again, replaces the dead
+    dispatch          hands tasks out, one at a time to each worker, tries a lost one again, replaces the dead
     ProcessExecutor   the workers of this machine: one process each, told what to do through a pipe
 
-A worker computes and sends bytes back; the driver alone writes. So a dead worker leaves nothing behind, and no more
-than one shard per worker is in flight.
+The tasks are a run's shards (`Job` here) or a study's cells (`study/compute.py`). A worker computes a shard and sends
+bytes back; the driver alone writes. So a dead worker leaves nothing behind, and no more than one shard per worker is in
+flight.
 """
 
 from __future__ import annotations
@@ -33,6 +34,26 @@ ATTEMPTS = 3
 REPORT_EVERY = 0.5  # seconds between a worker's reports
 
 
+class Work(Protocol):
+    """What all tasks share, sent to a worker once. `run` does one of them (a frozen record of `n` items) and says which
+    part of it is done."""
+
+    def dumps(self) -> bytes: ...
+
+    def run(self, task: Any, progress: Callable[[float], None] | None = None) -> Any: ...
+
+
+def dump_work(work: Any) -> bytes:
+    """For a worker; a fresh `Model` has no prepared forms of its network yet."""
+    try:
+        return pickle.dumps(replace(work, model=replace(work.model)))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InputError(
+            f"this model cannot be sent to other processes ({str(error).splitlines()[0][:200]}); define its parts "
+            "at the top of an importable module, or leave out --workers"
+        ) from error
+
+
 @dataclass(frozen=True)
 class Job:
     """What all shards of a run share."""
@@ -45,18 +66,16 @@ class Job:
     trace: bool = False
 
     def dumps(self) -> bytes:
-        """For a worker of this run; a fresh `Model` has no prepared forms of its network yet."""
-        return pickle.dumps(replace(self, model=replace(self.model)))
+        return dump_work(self)
 
-
-def make_shard(job: Job, task: Task, progress: Callable[[float], None] | None = None) -> Shard:
-    """Sample the items of one shard; `progress` hears which part of it is done."""
-    began = time.process_time()
-    result = sample(
-        job.model, task.n, start=task.start, seed=job.seed, batch_size=job.batch_size, settings=job.settings,
-        noise=job.noise, trace=int(job.trace and task.shard == 0), progress=progress,
-    )  # fmt: skip
-    return pack_shard(result, task.shard, time.process_time() - began)
+    def run(self, task: Task, progress: Callable[[float], None] | None = None) -> Shard:
+        """Sample the items of one shard."""
+        began = time.process_time()
+        result = sample(
+            self.model, task.n, start=task.start, seed=self.seed, batch_size=self.batch_size, settings=self.settings,
+            noise=self.noise, trace=int(self.trace and task.shard == 0), progress=progress,
+        )  # fmt: skip
+        return pack_shard(result, task.shard, time.process_time() - began)
 
 
 def pack_shard(result: SampleResult, shard: int, cpu_seconds: float = 0.0) -> Shard:
@@ -89,7 +108,7 @@ class Executor(Protocol):
         """A new worker."""
         ...
 
-    def submit(self, worker: Any, task: Task) -> None: ...
+    def submit(self, worker: Any, task: Any) -> None: ...
 
     def wait(self, workers: list[Any]) -> Iterable[Event]:
         """What these busy workers report, soon."""
@@ -99,24 +118,24 @@ class Executor(Protocol):
 
 
 class Outcome(NamedTuple):
-    """A shard, or why there is none."""
+    """What came of a task, or None and why."""
 
-    task: Task
-    shard: Shard | None
+    task: Any
+    result: Any
     reason: str = ""
 
 
 def dispatch(
     executor: Executor,
-    tasks: Iterator[Task],
+    tasks: Iterator[Any],
     workers: int,
     advance: Callable[[float], None],
     attempts: int = ATTEMPTS,
 ) -> Iterator[Outcome]:
     """Outcomes of all tasks in the order in which they end; `advance` hears of items as they progress."""
-    again: deque[tuple[Task, int]] = deque()
+    again: deque[tuple[Any, int]] = deque()
     idle: list[Any] = []
-    busy: dict[Any, tuple[Task, int, float]] = {}  # worker -> task, attempt, items reported
+    busy: dict[Any, tuple[Any, int, float]] = {}  # worker -> task, attempt, items reported
     streak = 0  # losses since the last success
     try:
         while True:
@@ -156,14 +175,14 @@ def dispatch(
             executor.stop(worker)
 
 
-def _next(again: deque[tuple[Task, int]], tasks: Iterator[Task]) -> tuple[Task, int] | None:
+def _next(again: deque[tuple[Any, int]], tasks: Iterator[Any]) -> tuple[Any, int] | None:
     if again:
         return again.popleft()
     task = next(tasks, None)
     return None if task is None else (task, 1)
 
 
-def run_here(job: Job, tasks: Iterator[Task], advance: Callable[[float], None]) -> Iterator[Outcome]:
+def run_here(work: Work, tasks: Iterator[Any], advance: Callable[[float], None]) -> Iterator[Outcome]:
     """Outcomes of tasks run in this process, one after the other."""
     for task in tasks:
         reported = 0.0
@@ -173,9 +192,9 @@ def run_here(job: Job, tasks: Iterator[Task], advance: Callable[[float], None]) 
             advance(max(0.0, fraction * n - reported))
             reported = max(reported, fraction * n)
 
-        shard = make_shard(job, task, progress)
+        result = work.run(task, progress)
         advance(task.n - reported)
-        yield Outcome(task, shard)
+        yield Outcome(task, result)
 
 
 @dataclass(eq=False)
@@ -183,15 +202,15 @@ class _Process:
     process: Any
     pipe: Connection
     ready: bool = False
-    task: Task | None = None
+    task: Any = None
 
 
 class ProcessExecutor:
     """Workers as processes of this machine, `threads` each."""
 
-    def __init__(self, job: Job, threads: int) -> None:
-        self.data, self.threads = job.dumps(), threads
-        self.context = _context()
+    def __init__(self, work: Work, threads: int) -> None:
+        self.data, self.threads = work.dumps(), threads
+        self.context = _context(type(work).__module__)
 
     def start(self) -> _Process:
         here, there = self.context.Pipe()
@@ -200,7 +219,7 @@ class ProcessExecutor:
         there.close()
         return _Process(process, here)
 
-    def submit(self, worker: _Process, task: Task) -> None:
+    def submit(self, worker: _Process, task: Any) -> None:
         worker.task = task
         if worker.ready:
             _send(worker, task)
@@ -230,12 +249,12 @@ class ProcessExecutor:
             worker.process.kill()
 
 
-def _context() -> Any:
+def _context(module: str) -> Any:
     """New processes from a server that has imported everything and computed nothing: a worker starts at once."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, module])
     return context
 
 
@@ -245,24 +264,24 @@ def _send(worker: _Process, value: Any) -> None:
 
 
 def _serve(pipe: Connection, threads: int) -> None:
-    """A worker's life: take a task, send a shard, until the driver is gone."""
+    """A worker's life: take a task, send what came of it, until the driver is gone."""
     import torch
 
     torch.set_num_threads(threads)
     _die_with_parent()
     try:
         pipe.send(("ready", None))
-        job = pickle.loads(pipe.recv())
+        work = pickle.loads(pipe.recv())
         while True:
             task = pipe.recv()
-            pipe.send(_attempt(job, task, Throttled(lambda fraction: pipe.send(("progress", fraction)))))
+            pipe.send(_attempt(work, task, Throttled(lambda fraction: pipe.send(("progress", fraction)))))
     except (EOFError, OSError, KeyboardInterrupt):
         return
 
 
-def _attempt(job: Job, task: Task, progress: Callable[[float], None]) -> tuple[str, Any]:
+def _attempt(work: Work, task: Any, progress: Callable[[float], None]) -> tuple[str, Any]:
     try:
-        return "done", make_shard(job, task, progress)
+        return "done", work.run(task, progress)
     except IsostepError as error:
         return "refused", str(error)
     except (EOFError, OSError):
@@ -298,3 +317,16 @@ def _die_with_parent() -> None:
 def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def count_workers(asked: str | int) -> int:
+    """How many processes `--workers` means: a number, or `auto`, one for every core."""
+    if asked == "auto":
+        return cores()
+    try:
+        count = int(asked)
+    except ValueError:
+        count = 0
+    if not 1 <= count <= 100_000:
+        raise InputError(f"--workers takes a number from 1 on, or auto (one process a core), got {asked!r}")
+    return count

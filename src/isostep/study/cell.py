@@ -6,6 +6,7 @@ few of them at these times.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,11 @@ def draw(
     batch_size: int,
     noise: NoiseName,
     record: bool,
+    progress: Callable[[float], None] | None = None,
 ) -> SampleResult:
     return sample(
         model, n, settings=settings, seed=seed, batch_size=batch_size,
-        noise=noise, trace=int(record), snapshots=TIMES if record else (),
+        noise=noise, trace=int(record), snapshots=TIMES if record else (), progress=progress,
     )  # fmt: skip
 
 

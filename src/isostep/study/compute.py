@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from isostep.base.errors import IsostepError
 from isostep.base.files import read_json
 from isostep.base.versions import versions
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
+from isostep.run.engine import Engine
+from isostep.run.workers import dump_work
 from isostep.sampling.calibrate import prepare
 from isostep.settings.resolve import budget_knob, build, resolve
 from isostep.settings.schema import SamplerSettings
@@ -18,37 +23,111 @@ from isostep.study.cell import TIMES, at_time, draw, evaluate_run, is_complete, 
 from isostep.study.plan import DEFAULT_METRICS, StudyPlan
 from isostep.study.record import ArmRecord, Cell, ModelRecord, ReferenceRecord, Store, Study, StudyRecord, key_of
 from isostep.study.reference import StudyReference, find_reference
+from isostep.study.reuse import copy_cell, leave_word
 
 Tell = Callable[[str], None]
 
 
-def run_study(plan: StudyPlan, out: str | Path, model: Model | None = None, tell: Tell | None = None) -> Study:
-    """Compute what is missing of a plan in the folder `out`; seeds run in the outer loop, so pairs come early."""
-    model = load_model(plan.model, plan.weights) if model is None else model
+def run_study(
+    plan: StudyPlan,
+    out: str | Path,
+    model: Model | None = None,
+    tell: Tell | None = None,
+    *,
+    workers: int = 1,
+    device: str | None = None,
+    reuse: bool = True,
+    advance: Callable[[float], None] = lambda items: None,
+) -> Study:
+    """Compute what is missing of a plan in the folder `out`; seeds run in the outer loop, so pairs come early.
+
+    `workers` processes compute cells at the same time; the numbers do not depend on it. `reuse`: runs and cells that
+    another study of this machine has computed with the same code are copied. `advance` hears of graphs made.
+    """
+    model = load_model(plan.model if model is None else model, plan.weights if model is None else None, device)
     store = Store(Path(out))
     reference = find_reference(plan.reference or model.info.dataset, plan.kernel)
     metrics = plan.metrics or DEFAULT_METRICS[model.info.kind]
     identity = model.fingerprint()
     resolved = [_settings(model, arm.chosen, arm.calls) for arm in plan.arms]
     runs = [
-        {seed: _run_inputs(identity, settings, seed, plan, seed == plan.seeds[0]) for seed in plan.seeds}
+        {seed: _run_inputs(identity, settings, seed, plan, seed == plan.seeds[0], model) for seed in plan.seeds}
         for settings, _ in resolved
     ]
     keys = [{seed: _cell_key(inputs, reference, metrics) for seed, inputs in row.items()} for row in runs]
     record = _study_record(plan, model, identity, reference, metrics, resolved, keys)
     store.write_study(record)
-    for seed in plan.seeds:
-        for k, (settings, _) in enumerate(resolved):
-            if store.read_cell(keys[k][seed]) is not None:
+
+    def todo() -> Iterator[CellTask]:
+        begun: set[str] = set()  # arms of equal settings are one cell
+        for seed in plan.seeds:
+            for k, arm in enumerate(plan.arms):
+                key, run = keys[k][seed], key_of(runs[k][seed])
+                if key in begun or store.read_cell(key) is not None or (reuse and copy_cell(store, run, key)):
+                    advance(plan.n)
+                    continue
+                begun.add(key)
+                if tell:
+                    tell(f"{arm.name}, seed {seed}")
+                yield CellTask(k, seed, plan.n, key, run, runs[k][seed]["record"])
+
+    work = StudyWork(model, plan, tuple(settings for settings, _ in resolved), reference, metrics, store)
+    failed: list[str] = []
+    with contextlib.closing(Engine(workers).outcomes(work, todo(), advance)) as outcomes:  # type: ignore[type-var]
+        for task, cell, reason in outcomes:
+            if cell is None:
+                failed.append(f"{plan.arms[task.arm].name}, seed {task.seed}: {reason}")
                 continue
-            if tell:
-                tell(f"{plan.arms[k].name}, seed {seed}")
-            run = key_of(runs[k][seed])
-            if not is_complete(store.run(run)):
-                result = draw(model, settings, seed, plan.n, plan.batch_size, plan.noise, runs[k][seed]["record"])
-                write_cell_run(store.run(run), result, plan.model)
-            store.write_cell(keys[k][seed], _cell(store, run, seed, reference, metrics))
+            store.write_cell(task.key, cell)
+            if reuse:
+                leave_word(store, task.run)
+    if failed:
+        raise IsostepError(f"{len(failed)} cells failed, the first is {failed[0]}; the others are kept: try again")
     return store.study(record)  # its own record: another command may have used the folder meanwhile
+
+
+@dataclass(frozen=True)
+class CellTask:
+    """An arm's graphs for one seed, and their metrics."""
+
+    arm: int
+    seed: int
+    n: int
+    key: str
+    run: str
+    record: bool
+
+
+@dataclass(frozen=True)
+class StudyWork:
+    """What the cells of a study share. A worker writes its run's folder itself, which nobody else writes."""
+
+    model: Model
+    plan: StudyPlan
+    settings: tuple[SamplerSettings, ...]
+    reference: StudyReference
+    metrics: tuple[str, ...]
+    store: Store
+
+    def dumps(self) -> bytes:
+        return dump_work(self)
+
+    def run(self, task: CellTask, progress: Callable[[float], None] | None = None) -> Cell:
+        folder = self.store.run(task.run)
+        if not is_complete(folder):
+            plan = self.plan
+            result = draw(
+                self.model,
+                self.settings[task.arm],
+                task.seed,
+                plan.n,
+                plan.batch_size,
+                plan.noise,
+                task.record,
+                progress,
+            )
+            write_cell_run(folder, result, plan.model)
+        return _cell(self.store, task.run, task.seed, self.reference, self.metrics)
 
 
 def _settings(model: Model, chosen: dict, calls: int | None) -> tuple[SamplerSettings, str]:
@@ -64,8 +143,11 @@ def _settings(model: Model, chosen: dict, calls: int | None) -> tuple[SamplerSet
     return settings, f"{knob.name} {value:.4g}, found on a pilot for {calls} calls"
 
 
-def _run_inputs(identity: str, settings: SamplerSettings, seed: int, plan: StudyPlan, record: bool) -> dict[str, Any]:
+def _run_inputs(
+    identity: str, settings: SamplerSettings, seed: int, plan: StudyPlan, record: bool, model: Model
+) -> dict[str, Any]:
     """Everything that decides a run's graphs."""
+    elsewhere = {} if model.device.type == "cpu" else {"device": model.device.type}  # rounds otherwise
     return {
         "model": identity,
         "settings": settings.model_dump(mode="json"),
@@ -75,6 +157,7 @@ def _run_inputs(identity: str, settings: SamplerSettings, seed: int, plan: Study
         "noise": plan.noise,
         "record": record,
         "isostep": metadata.version("isostep"),
+        **elsewhere,
     }
 
 

@@ -111,8 +111,10 @@ def load_target(name: str) -> Target:
         return checked(Target, read_toml(path), str(path))
 
 
-def reproduce(name: str, out: str | Path, options: Options, tell: Tell | None = None) -> Reproduced:
-    """Run a target. Each model has a folder in `out`, so targets share their runs and models do not mix."""
+def reproduce(name: str, out: str | Path, options: Options, tell: Tell | None = None, **how: Any) -> Reproduced:
+    """Run a target. Each model has a folder in `out`, so targets share their runs and models do not mix.
+
+    `how`: workers, device and reuse, as for `run_study`."""
     name = name.upper()
     target = load_target(name)
     given = None if options.model is None else load_model(options.model)
@@ -125,7 +127,7 @@ def reproduce(name: str, out: str | Path, options: Options, tell: Tell | None = 
             continue
         plan = part_plan(name, target, part, found, options)
         folder = Path(out) / model_label(found.model)
-        studies.append((part, run_study(plan, folder, found.model, tell)))
+        studies.append((part, run_study(plan, folder, found.model, tell, **how)))
     if not studies:
         raise InputError(left_out[0])
     stem = Path(out) / (name if given is None else f"{name}-{model_label(given)}")
