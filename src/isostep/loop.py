@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from isostep.base.errors import InputError
-from isostep.control.base import Controller, Measured, Proposal, own_clocks
+from isostep.control.base import Controller, Measured, Proposal, adapts, own_clocks
 from isostep.geometry import drift_variation, noise_variation
-from isostep.noise import Noise, PhiloxNoise
+from isostep.noise import BrownianTree, Noise, PhiloxNoise
 from isostep.process.sde import Evaluation, FlowSde, Sde, as_sde
 from isostep.solution import Solution, Status
 from isostep.solver.base import NoiseSource, Solver, Span
@@ -121,6 +121,7 @@ class _Runner:
         self.snapshots = _Snapshots(snapshots) if snapshots else None
         self.hooks = hooks
         self.measures = controller.needs_variation or trace > 0
+        self.cell = noise.cell if isinstance(noise, BrownianTree) and adapts(controller) else None
         self.batch_calls = 0
         self.entries: tuple[Mask, Tensor] | None = None  # free entries of the graphs of a mask
 
@@ -181,6 +182,8 @@ class _Runner:
         state, here = self.solver.evaluate(self.sde, lane.state, lane.t, source)
         now = self._measure(lane, state, here, running)
         proposal = self.controller.propose(lane.control, now)
+        if self.cell is not None:
+            proposal = _on_cells(proposal, lane.t, self.sde.t_end, self.cell)
         span = Span(lane.t, proposal.t1, proposal.dt)
         ahead = self.solver.advance(self.sde, state, here, span, source, lane.solver)
         self.batch_calls += self.solver.calls_per_step
@@ -190,6 +193,8 @@ class _Runner:
         accepted, control = running, proposal.memory
         if self.controller.reviews:
             accepted, control = self.controller.review(proposal.memory, now, proposal, ahead.error)
+            if self.cell is not None:
+                accepted = accepted | (proposal.dt <= self.cell)  # it cannot be shortened
             accepted = accepted & running
         # A rejected step may overflow: it is tried again, shorter.
         finite = _finite_rows(ahead.state.components, ahead.mean) | ~accepted
@@ -327,6 +332,22 @@ class _Snapshots:
 def clock_type(device: torch.device) -> torch.dtype:
     """float64, except on devices that lack it."""
     return torch.float32 if device.type == "mps" else torch.float64
+
+
+LENGTHS = 16  # of a step on a Brownian tree, from one length to its double
+
+
+def _on_cells(proposal: Proposal, t: Tensor, t_end: float, cell: float) -> Proposal:
+    """The step in whole cells of a Brownian tree, shortened to one of few lengths; a step to the end stays.
+
+    A graph's numbers differ in the last digits between batches. Times that follow from them must not, since the path
+    has other noise at every time; and the fewer the lengths, the rarer one that the last digit moves to the next.
+    """
+    cells = (proposal.dt / cell).clamp_min(1)
+    unit = (cells / LENGTHS).clamp_min(1).log2().floor().exp2()
+    t1 = t + (cells / unit).floor() * unit * cell
+    t1 = torch.where((proposal.t1 >= t_end) | (t1 >= t_end), torch.full_like(t, t_end), t1)
+    return proposal._replace(t1=t1, dt=t1 - t)
 
 
 def _finite_rows(*maps: Mapping[str, Tensor]) -> Tensor:

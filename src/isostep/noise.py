@@ -120,7 +120,8 @@ class BrownianTree:
 
     W is built by halving [0, 1] `depth` times; inside the last cell a point is drawn from the bridge between the cell's
     ends, keyed by its time. The law of a step is exact once it crosses a cell boundary, so keep steps above 2^-depth.
-    Corrector noise is not an increment of the path and comes from `PhiloxNoise`.
+    Times that are measured on the way are whole cells (`loop.integrate`): there a path does not depend on their last
+    digits. Corrector noise is not an increment of the path and comes from `PhiloxNoise`.
 
     Steps go on where the last one ended: W(t1) of a step is W(t0) of the next, and of the normals on the way down to t
     only those are drawn anew whose node has changed, about five of fifteen for steps of 1/1000.
@@ -134,6 +135,11 @@ class BrownianTree:
         check_seed(self.seed)
         if not 1 <= self.depth <= 30:
             raise InputError(f"depth of a Brownian tree must be between 1 and 30, got {self.depth}")
+
+    @property
+    def cell(self) -> float:
+        """Length of the last interval."""
+        return 2.0**-self.depth
 
     def normal(self, like: GraphState, draw: Draw, stream: int) -> dict[str, Tensor]:
         if stream != PREDICTOR:

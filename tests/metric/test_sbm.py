@@ -153,7 +153,8 @@ def interpreter(tmp_path, monkeypatch):
         (package / "__init__.py").write_text(STAND_IN)
         (package / "inference.py").write_text(inference)
         python = tmp_path / "python"
-        python.write_text(f'#!/bin/sh\nPYTHONPATH="{package.parent}" exec "{sys.executable}" "$@"\n')
+        isolated = '[ "$1" = -I ] || exit 9; shift'
+        python.write_text(f'#!/bin/sh\n{isolated}\nPYTHONPATH="{package.parent}" exec "{sys.executable}" -P "$@"\n')
         python.chmod(0o755)
         monkeypatch.setenv("ISOSTEP_GRAPH_TOOL", str(python))
 

@@ -69,6 +69,11 @@ class Controller(Protocol):
         ...
 
 
+def adapts(controller: Controller) -> bool:
+    """Whether times follow from what is measured on the way."""
+    return controller.needs_variation or controller.reviews
+
+
 def own_clocks(controller: Controller) -> bool:
     """Whether graphs of one batch can be at different times."""
     return (controller.needs_variation and not controller.couples_graphs) or controller.reviews

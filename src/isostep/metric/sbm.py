@@ -37,6 +37,7 @@ Inference = Literal["graph-tool", "own"]
 
 FIRST_BLOCKS = 20
 SWEEPS = 2  # per number of blocks; most nodes have settled by then
+ISOLATED = "-I"  # else the other interpreter would import what stands in the current folder
 MAX_EDGES = 30_000  # q(m, n) of more edge ends leaves the range of float64
 
 
@@ -194,7 +195,7 @@ def graph_tool_python() -> str | None:
     named = os.environ.get("ISOSTEP_GRAPH_TOOL")
     for python in [named] if named else [sys.executable, shutil.which("python3", path=os.defpath)]:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            check = [python, "-c", "import graph_tool.inference"]
+            check = [python, ISOLATED, "-c", "import graph_tool.inference"]
             if python and subprocess.run(check, capture_output=True, timeout=120).returncode == 0:
                 return python
     return None
@@ -215,7 +216,7 @@ def choose_inference(wanted: Inference | Literal["auto"]) -> Inference:
 def _infer_by_graph_tool(graphs: Sequence[Graph], seed: int) -> tuple[np.ndarray, ...]:
     request = {"seed": seed, "graphs": [{"n": graph.n, "edges": graph.edges.tolist()} for graph in graphs]}
     script = Path(__file__).with_name("graph_tool_process.py")
-    command = [graph_tool_python() or sys.executable, str(script)]
+    command = [graph_tool_python() or sys.executable, ISOLATED, str(script)]
     done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]

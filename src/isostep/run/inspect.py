@@ -21,6 +21,7 @@ from isostep.run.lock import in_use, locked
 from isostep.run.reading import RunFolder, read_run
 from isostep.run.writer import Writer
 from isostep.sampling.run import sample
+from isostep.settings.resolve import build
 
 RECENT = 50  # shards that the rate is measured over
 
@@ -112,12 +113,17 @@ def _load(plan: RunPlan, model: str | Model | None) -> Model:
 
 
 def _regenerate(run: RunFolder, model: Model, chooser: random.Random, verdict: Verdict) -> None:
-    """Sample one batch of a random shard as the run did, and compare."""
+    """Sample one batch of a random shard as the run did, and compare.
+
+    Where graphs have clocks of their own, places are refilled and the batch is the shard.
+    """
     plan = run.plan
     shard = chooser.choice(sorted(run.shards)) if run.shards else chooser.randrange(plan.count)
     task = plan.task(shard)
     first = chooser.randrange(task.start, task.start + task.n) // plan.batch_size * plan.batch_size
     low, high = max(first, task.start), min(first + plan.batch_size, task.start + task.n)
+    if build(plan.settings).own_clocks:
+        low, high = task.start, task.start + task.n
     result = sample(
         model, high - low, start=low, seed=plan.seed, batch_size=plan.batch_size, settings=plan.settings,
         noise=plan.noise,
