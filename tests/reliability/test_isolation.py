@@ -12,12 +12,14 @@ TRAP = "import pathlib\npathlib.Path(__file__).with_name('ran').touch()\nraise S
 PROGRAMS = {
     "graph-tool": "from isostep.metric.sbm import choose_inference\nprint(choose_inference('auto'))",
     "workers": """
-from isostep.base.processes import fork_server, start
-context = fork_server("isostep.base.errors")
+from isostep.model.analytic import analytic_model
+from isostep.run.workers import Job, ProcessExecutor
+from isostep.settings.schema import SamplerSettings
 if __name__ == "__main__":
-    process = context.Process(target=print, args=("made",))
-    start(process)
-    process.join()
+    executor = ProcessExecutor(Job(analytic_model(), SamplerSettings(), 0, 4), 1)
+    worker = executor.start()
+    print("made", worker.pipe.recv()[0])
+    executor.stop(worker)
 """,
 }
 
@@ -33,5 +35,5 @@ def test_no_code_of_the_current_folder_runs(tmp_path, name):
     environment = {k: v for k, v in os.environ.items() if k != "ISOSTEP_GRAPH_TOOL"}
     done = subprocess.run([sys.executable, program], cwd=hostile, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() in ("own", "graph-tool", "made")
+    assert done.stdout.strip() in ("own", "graph-tool", "made ready")
     assert not [str(path) for path in hostile.rglob("ran")]

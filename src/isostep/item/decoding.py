@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isostep.base.errors import InputError
+from isostep.base.processes import safe_path
 from isostep.item.base import Decoder
 from isostep.item.encoding import MoleculeSpec
 from isostep.item.graph import Graph
@@ -122,7 +123,7 @@ def decode(
     if workers == 1 or batch < 2:
         return _molecules(arrays, spec)
     shares = zip(*(np.array_split(array, 4 * workers) for array in arrays), strict=True)
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with safe_path(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         return list(chain.from_iterable(pool.map(_molecules, shares, repeat(spec))))
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from isostep.base.errors import InputError
+from isostep.base.processes import safe_path
 from isostep.metric.base import Measure
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class MoleculeSet(Sequence[str]):
         if self.workers == 1 or len(self.distinct) <= _CHUNK:
             return [function(molecule) for molecule in self._molecules]
         chunks = [self.distinct[i : i + _CHUNK] for i in range(0, len(self.distinct), _CHUNK)]
-        with ProcessPoolExecutor(self.workers, get_context("spawn")) as pool:
+        with safe_path(), ProcessPoolExecutor(self.workers, get_context("spawn")) as pool:
             parts = pool.map(functools.partial(_map_chunk, function), chunks)
             return [value for part in parts for value in part]
 

@@ -24,6 +24,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol
 
 from isostep.base.errors import InputError, IsostepError
+from isostep.base.processes import safe_path
 from isostep.model.model import Model
 from isostep.run.format import Shard, ShardRecord, Task, pack
 from isostep.sampling.run import NoiseName, SampleResult, sample
@@ -215,7 +216,8 @@ class ProcessExecutor:
     def start(self) -> _Process:
         here, there = self.context.Pipe()
         process = self.context.Process(target=_serve, args=(there, self.threads), daemon=True)
-        process.start()
+        with safe_path():
+            process.start()
         there.close()
         return _Process(process, here)
 
