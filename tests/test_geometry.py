@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from isostep.control import Grid, uniform
-from isostep.geometry import drift_variation, noise_variation
+from isostep.geometry import decision_angle, drift_variation, noise_variation, undecided
 from isostep.loop import integrate
 from isostep.noise import PhiloxNoise
 from isostep.process import Evaluation
@@ -162,3 +162,20 @@ def test_the_clean_estimate_of_a_bridge_mixture_is_not(name):
     seen = clean_estimates(name)
     slope, error = slope_and_error(seen[0], seen[1])
     assert slope > 0.5 + 4.5 * error
+
+
+def test_the_angle_of_a_decision_is_its_fisher_rao_length():
+    """From one level to the next it is pi; between them its derivative is the Fisher information's root."""
+    levels = torch.arange(4, dtype=torch.float64)
+    assert decision_angle(levels).tolist() == pytest.approx([0, math.pi, 2 * math.pi, 3 * math.pi])
+    p = torch.linspace(0.01, 0.99, 50, dtype=torch.float64)
+    h = 1e-6
+    for level in (0.0, 2.0):
+        slope = (decision_angle(level + p + h) - decision_angle(level + p - h)) / (2 * h)
+        assert torch.allclose(slope.square(), 1 / (p * (1 - p)), rtol=1e-5)
+    assert decision_angle(torch.tensor([-0.3])).tolist() == [0.0]
+
+
+def test_entries_near_a_level_are_decided():
+    values = torch.tensor([-0.5, 0.1, 0.3, 0.7, 0.9, 1.5, 2.19, 2.21])
+    assert undecided(values).tolist() == [False, False, True, True, False, True, False, True]

@@ -8,7 +8,8 @@ import torch
 
 from isostep.base.errors import InputError
 from isostep.control import uniform
-from isostep.control.arclength import Density, Pilot, arclength
+from isostep.control.arclength import Density, arclength
+from isostep.control.pilot import Pilot
 from isostep.loop import integrate
 from isostep.network.analytic import gaussian
 from isostep.noise import PhiloxNoise

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from isostep.base.errors import InputError, IsostepError
 from isostep.base.files import read_json, sha256, write_json
-from isostep.control.arclength import Pilot
+from isostep.control.pilot import Pilot
 from isostep.dataset.read import read_graph_file, read_molecule_file
 from isostep.item.encoding import MoleculeSpec
 from isostep.item.graph import read_graphs

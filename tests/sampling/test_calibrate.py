@@ -10,6 +10,7 @@ import torch
 
 from isostep.base.errors import InputError
 from isostep.model.lookup import load_model
+from isostep.model.own import wrap
 from isostep.sampling.calibrate import PilotPlan, fit_budget, pilot_for, prepare
 from isostep.sampling.run import sample
 from isostep.settings.resolve import build, resolve
@@ -24,8 +25,9 @@ def model():
     return load_model(FIXTURES / "grum" / "mol.pth", weights="raw")
 
 
-def test_arclength_makes_exactly_the_steps_asked_for(model):
-    settings = resolve(model.info.sampler, schedule="arclength", steps=9)
+@pytest.mark.parametrize("schedule", ["arclength", "decisions"])
+def test_a_calibrated_grid_has_exactly_the_steps_asked_for(model, schedule):
+    settings = resolve(model.info.sampler, schedule=schedule, steps=9)
     ready = prepare(model, settings, plan=PLAN)
     times = ready.schedule_options["times"]
     assert len(times) == 10
@@ -33,6 +35,46 @@ def test_arclength_makes_exactly_the_steps_asked_for(model):
     result = sample(model, 3, settings=ready)
     assert result.solution.calls.tolist() == [9, 9, 9]
     assert not build(result.settings).couples_graphs
+
+
+def test_the_pilot_sees_where_the_graph_is_decided(model):
+    """A bridge's prediction ends at the graph: entries are open at the start, and the last call waits for them."""
+    settings = resolve(model.info.sampler, schedule="decisions", steps=4, solver="exponential-2")
+    pilot = pilot_for(model, settings, PLAN)
+    assert pilot.decisions.keys() == {"X", "A"}
+    assert len(pilot.undecided) == len(pilot.t) == PLAN.steps - 1
+    lenient = resolve(
+        model.info.sampler, schedule="decisions", steps=4, solver="exponential-2", schedule_options={"open": 1e6}
+    )
+    strict, early = (prepare(model, s, plan=PLAN).schedule_options["times"] for s in (settings, lenient))
+    assert strict[-2] >= early[-2]
+    whole, parts = (sample(model, 5, settings=prepare(model, settings, plan=PLAN), batch_size=b) for b in (5, 2))
+    assert torch.allclose(whole.tensors["A"], parts.tensors["A"], atol=1e-5)
+
+
+def test_a_corrector_does_not_confuse_the_pilot():
+    """The corrector's call is at the same time as the predictor's: one note a step."""
+    gdss = load_model("gdss-community-small")
+    settings = resolve(gdss.info.sampler, schedule="decisions", solver="euler", corrector="langevin", steps=3)
+    pilot = pilot_for(gdss, settings, PilotPlan(graphs=2, steps=10))
+    assert len(pilot.decisions["A"]) == len(pilot.t) == 9
+
+
+class Drift:
+    """A drift says nothing of the clean graph."""
+
+    def drift(self, state, t):
+        return {name: -x for name, x in state.components.items()}
+
+    def diffusion(self, t):
+        return 1.0
+
+
+def test_a_model_that_predicts_no_graph_is_told_so():
+    own = wrap(Drift(), nodes=4)
+    settings = resolve(own.info.sampler, schedule="decisions", steps=3)
+    with pytest.raises(InputError, match="predicts no graph"):
+        prepare(own, settings, plan=PLAN)
 
 
 def test_a_calibration_is_stored_beside_the_model_and_reused(model, tmp_path):

@@ -11,50 +11,16 @@ over t and cut the curve into N equal parts. No feedback, no host synchronisatio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isostep.base.errors import InputError
 from isostep.control.grid import Grid
-from isostep.trace import Trace
-
-
-@dataclass(frozen=True)
-class Pilot:
-    """The information rate along a pilot run: j_c at times t in [0, 1], and what it cost."""
-
-    t: tuple[float, ...]
-    rate: dict[str, tuple[float, ...]]
-    graphs: int
-    calls: int
-
-    @staticmethod
-    def from_trace(trace: Trace, t_end: float, graphs: int, calls: int) -> Pilot:
-        """From the trace of a batch on one clock."""
-        t, dt = trace["t"].double().numpy() / t_end, trace["dt"].double().numpy()
-        names = [name[2:] for name in trace.columns if name.startswith("V_") and not name.startswith("V_g_")]
-        rate = {n: tuple((trace[f"V_{n}"].double().numpy()[1:] / dt[:-1]).tolist()) for n in names}
-        # df between steps k-1 and k speaks of the time between them.
-        return Pilot(tuple(((t[1:] + t[:-1]) / 2).tolist()), rate, graphs, calls)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"t": self.t, "rate": self.rate, "graphs": self.graphs, "calls": self.calls}
-
-    @staticmethod
-    def from_dict(record: Any) -> Pilot:
-        try:
-            t = tuple(float(x) for x in record["t"])
-            rate = {str(n): tuple(float(x) for x in v) for n, v in record["rate"].items()}
-            pilot = Pilot(t, rate, int(record["graphs"]), int(record["calls"]))
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise InputError(f"not a calibration: {error}; delete the file and calibrate again") from error
-        lengths = {len(t), *(len(v) for v in rate.values())}
-        if not rate or len(lengths) != 1 or len(t) < 2 or not np.isfinite([*t, *sum(rate.values(), ())]).all():
-            raise InputError("not a calibration: times and rates do not match; delete the file and calibrate again")
-        return pilot
+from isostep.control.pilot import Pilot
 
 
 @dataclass(frozen=True)
@@ -84,9 +50,13 @@ class Density:
         times[0], times[-1] = 0.0, 1.0
         return tuple(times.tolist())
 
+    def rates(self, pilot: Pilot) -> Mapping[str, tuple[float, ...]]:
+        """The rate that counts here, by component."""
+        return pilot.rate
+
     def rho(self, pilot: Pilot) -> NDArray[np.float64]:
         """rho at the pilot's times, mean 1."""
-        rates = {name: np.asarray(values) for name, values in pilot.rate.items()}
+        rates = {name: np.asarray(values) for name, values in self.rates(pilot).items()}
         if self.combine in ("sum", "max"):
             stacked = np.stack(list(rates.values()))
             rate = stacked.sum(0) if self.combine == "sum" else stacked.max(0)

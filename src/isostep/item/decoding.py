@@ -45,6 +45,11 @@ CHARGEABLE = {"N": 3, "O": 2, "S": 2}
 @dataclass(frozen=True)
 class GraphDecoder:
     @property
+    def levels(self) -> dict[str, float]:
+        """What is decided: components whose entries, times this number, end on whole ones."""
+        return {"A": 1.0}
+
+    @property
     def item(self) -> type[Graph]:
         return Graph
 
@@ -59,6 +64,10 @@ class GraphDecoder:
 @dataclass(frozen=True)
 class MoleculeDecoder:
     spec: MoleculeSpec
+
+    @property
+    def levels(self) -> dict[str, float]:
+        return {"X": 1.0, "A": self.spec.scale}
 
     @property
     def item(self) -> type[Molecule]:

@@ -1,6 +1,7 @@
 """Settings that need the model itself: measure on a pilot batch, once, and keep the answer.
 
     arclength    the information rate along a pilot run, cut into N equal parts
+    decisions    the same of the speed at which the graph is decided
     calls        a budget of network calls per graph: a grid's step count; by search, kappa of DVS or
                  the tolerance of error control
 
@@ -22,15 +23,18 @@ import torch
 from isostep.base.cache import cache_folder
 from isostep.base.errors import InputError
 from isostep.base.files import read_json, write_json
-from isostep.control.arclength import Pilot
+from isostep.control.pilot import Pilot
+from isostep.loop import integrate
 from isostep.model.model import Model
 from isostep.sampling.batch import sample_batch
-from isostep.settings.resolve import budget_knob, make_solver, needs_pilot, pilot_times
+from isostep.sampling.watch import Watched
+from isostep.settings.resolve import budget_knob, build, make_solver, needs_pilot, pilot_times
 from isostep.settings.schedules import Knob
 from isostep.settings.schema import SamplerSettings
 
 Tell = Callable[[str], None]
 PACKAGE = Path(__file__).resolve().parent.parent
+PILOT_FORMAT = 2  # 2: decisions too
 KNOB_FORMAT = 2  # 2: kappa is stated at 1000 base steps
 PILOT_SEED = 0x150_57E9  # pilot graphs are nobody's samples
 
@@ -51,11 +55,14 @@ def measure_pilot(model: Model, settings: SamplerSettings, plan: PilotPlan | Non
     """The information rate along uniform steps with the settings' solver and corrector."""
     plan = plan or PilotPlan()
     uniform = settings.model_copy(update={"schedule": "uniform", "steps": plan.steps, "schedule_options": {}})
-    index = torch.arange(plan.graphs)
-    solution = sample_batch(model, uniform, index, PILOT_SEED, trace=1)
+    index, sampler = torch.arange(plan.graphs), build(uniform)
+    watched = Watched(model.sde, getattr(model.decoder, "levels", {}))  # another package's decoder may decide nothing
+    solution = integrate(
+        watched, model.prior(index, PILOT_SEED), sampler.controller, sampler.solver, sampler.noise(PILOT_SEED), index,
+        trace=1,
+    )  # fmt: skip
     assert solution.trace is not None
-    calls = solution.batch_calls
-    return Pilot.from_trace(solution.trace, model.sde.t_end, plan.graphs, calls)
+    return Pilot.from_trace(solution.trace, watched.t_end, plan.graphs, solution.batch_calls, **watched.seen())
 
 
 def pilot_for(
@@ -67,7 +74,7 @@ def pilot_for(
 ) -> Pilot:
     """The stored pilot of this model, solver and corrector, or a new one, stored."""
     plan = plan or PilotPlan()
-    key = [_physics(settings), plan.graphs, plan.steps]
+    key = [_physics(settings), plan.graphs, plan.steps, PILOT_FORMAT]
 
     def measure() -> dict[str, Any]:
         if tell:
@@ -113,7 +120,7 @@ def prepare(
     plan: PilotPlan | None = None,
     tell: Tell | None = None,
 ) -> SamplerSettings:
-    """Settings with everything measured filled in: a step count or kappa for a budget, times for arclength."""
+    """Settings with everything measured filled in: a step count or kappa for a budget, times for a calibrated grid."""
     if calls is not None:
         settings = fit_budget(model, settings, calls, plan, tell)
     if needs_pilot(settings):

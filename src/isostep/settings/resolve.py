@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from isostep.base.registry import look_up
 from isostep.base.schema import checked
-from isostep.control.arclength import Pilot
 from isostep.control.base import Controller, own_clocks
+from isostep.control.pilot import Pilot
 from isostep.noise import BrownianTree, Noise, PhiloxNoise
 from isostep.settings.schedules import AUTO, CHOICES, PAPER, PLAIN, RELEASED, SCHEDULES, Knob
 from isostep.settings.schema import AutoChoice, SamplerPreset, SamplerSettings

@@ -38,7 +38,8 @@ class Schedule(Entry):
 
 RELEASED = "released"  # the solver that the model's own program samples with
 GRID, FISHER, DVS = "isostep.control.grid", "isostep.control.fisher", "isostep.control.dvs"
-ARCLENGTH, ERROR = "isostep.control.arclength", "isostep.control.error"
+ARCLENGTH, DECISIONS = "isostep.control.arclength", "isostep.control.decisions"
+ERROR = "isostep.control.error"
 
 SCHEDULES: dict[str, Schedule] = {
     "uniform": Schedule(f"{GRID}:uniform", "equal steps"),
@@ -62,6 +63,11 @@ SCHEDULES: dict[str, Schedule] = {
         f"{ARCLENGTH}:arclength",
         "equal information with exactly N steps, measured once on a pilot",
         pilot=Entry(f"{ARCLENGTH}:Density"),
+    ),
+    "decisions": Schedule(
+        f"{DECISIONS}:decisions",
+        "N steps where the predicted graph is decided, the last call once it is; measured once on a pilot",
+        pilot=Entry(f"{DECISIONS}:Decisions"),
     ),
     "error": Schedule(
         f"{ERROR}:error_control",
