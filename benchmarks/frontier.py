@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from isostep.base.files import write_text
+from isostep.base.progress import showing
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
 from isostep.reporting.plots import COLOURS, MARKERS, STYLES
@@ -232,7 +233,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     model = load_model(args.model)
-    study = run_study(make_plan(model, args), args.out, model, tell=None if args.json else print)
+    with showing(not args.json):
+        study = run_study(make_plan(model, args), args.out, model)
     rows = rows_of(study)
     text = markdown(study, rows)
     if args.markdown:

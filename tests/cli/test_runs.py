@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from isostep.base.errors import InputError
+from isostep.base.text import duration
 from isostep.cli import app
-from isostep.cli.runs import duration
 
 SAMPLE = ["sample", "rings-and-stars", "-n", "20", "--schedule", "uniform", "--steps", "3", "--batch-size", "4"]
 

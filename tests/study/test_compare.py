@@ -25,23 +25,23 @@ def _times(folder) -> dict[str, int]:
     return {str(p): p.stat().st_mtime_ns for p in folder.rglob("*.json") if p.name not in ("study.json",)}
 
 
-def test_a_repeated_run_computes_nothing(toy_plan, toy_study):
+def test_a_repeated_run_computes_nothing(toy_plan, toy_study, caplog):
     before = _times(toy_study.store.folder)
-    told: list[str] = []
-    again = run_study(toy_plan, toy_study.store.folder, analytic_model(), told.append)
-    assert told == []
+    with caplog.at_level("INFO", "isostep"):
+        again = run_study(toy_plan, toy_study.store.folder, analytic_model())
+    assert not caplog.records
     assert _times(toy_study.store.folder) == before
     assert compare_arms(again) == compare_arms(toy_study)
 
 
-def test_a_lost_cell_alone_is_computed_again_without_sampling(toy_plan, toy_study):
+def test_a_lost_cell_alone_is_computed_again_without_sampling(toy_plan, toy_study, caplog):
     key = toy_study.record.arms[1].cells[2]
     kept = toy_study.store.read_cell(key)
     toy_study.store.cell(key).unlink()
     runs = _times(toy_study.store.folder / "runs")
-    told: list[str] = []
-    run_study(toy_plan, toy_study.store.folder, analytic_model(), told.append)
-    assert told == ["dvs, seed 2"]
+    with caplog.at_level("INFO", "isostep"):
+        run_study(toy_plan, toy_study.store.folder, analytic_model())
+    assert caplog.messages == ["study toy: dvs, seed 2"]
     assert toy_study.store.read_cell(key) == kept
     assert _times(toy_study.store.folder / "runs") == runs
 
@@ -88,7 +88,7 @@ def test_a_planted_difference_is_found(toy_plan, tmp_path):
     assert "better" not in verdicts.values()
 
 
-def test_budgets_count_calls(toy_plan, tmp_path):
+def test_budgets_count_calls(toy_plan, tmp_path, caplog):
     arms = product_arms(["uniform", "dvs"], ["heun"], [20], None)
     plan = toy_plan.model_copy(update={"arms": arms, "seeds": (0,)})
     comparison = compare_arms(run_study(plan, tmp_path, analytic_model()))
@@ -97,9 +97,9 @@ def test_budgets_count_calls(toy_plan, tmp_path):
     assert grid["steps"]["mean"] == 10
     assert 0 < adaptive["calls"]["mean"] <= 22  # the pilot of 16 graphs holds the budget; this set may differ a little
     assert "pilot" in adaptive["note"]
-    told: list[str] = []
-    run_study(plan, tmp_path, analytic_model(), told.append)
-    assert told == []
+    with caplog.at_level("INFO", "isostep"):
+        run_study(plan, tmp_path, analytic_model())
+    assert not caplog.records
 
 
 def test_tables_and_plots_come_from_the_json_alone(toy_study, tmp_path):

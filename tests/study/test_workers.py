@@ -25,24 +25,18 @@ def _numbers(study) -> list:
     return [[{**cell.model_dump(), "seconds": 0} for cell in arm.values()] for arm in study.cells]
 
 
-def test_two_processes_give_the_numbers_of_one(toy_plan, toy_study, tmp_path):
-    told: list[str] = []
-    seen: list[float] = []
-    study = run_study(
-        toy_plan, tmp_path / "two", analytic_model(), told.append, workers=2, reuse=False, advance=seen.append
-    )
+def test_two_processes_give_the_numbers_of_one(told, toy_plan, toy_study, tmp_path):
+    study = run_study(toy_plan, tmp_path / "two", analytic_model(), workers=2, reuse=False)
     assert sorted(told) == sorted(f"{arm.name}, seed {seed}" for arm in toy_plan.arms for seed in toy_plan.seeds)
     assert _numbers(study) == _numbers(toy_study)
     kept = {cell.run for arm in study.cells for cell in arm.values()}
     assert _graphs(study) == {name: data for name, data in _graphs(toy_study).items() if name in kept}
-    assert sum(seen) == pytest.approx(6 * toy_plan.n)
 
 
-def test_what_another_study_has_computed_is_copied(toy_plan, own_cache, tmp_path, monkeypatch):
+def test_what_another_study_has_computed_is_copied(told, toy_plan, own_cache, tmp_path, monkeypatch):
     first = run_study(toy_plan, tmp_path / "first", analytic_model())
-    told: list[str] = []
     more = toy_plan.model_copy(update={"seeds": (0, 1, 2, 3)})
-    second = run_study(more, tmp_path / "second", analytic_model(), told.append)
+    second = run_study(more, tmp_path / "second", analytic_model())
     assert told == [f"{arm.name}, seed 3" for arm in toy_plan.arms]
     assert [cells[2] for cells in second.cells] == [cells[2] for cells in first.cells]
     assert second.recorded(0) is not None
@@ -50,29 +44,28 @@ def test_what_another_study_has_computed_is_copied(toy_plan, own_cache, tmp_path
 
     # Other metrics of the same graphs: nothing is sampled again.
     fewer = toy_plan.model_copy(update={"metrics": ("degree",)})
-    third = run_study(fewer, tmp_path / "third", analytic_model(), told.append)
+    third = run_study(fewer, tmp_path / "third", analytic_model())
     assert _graphs(third) == _graphs(first)
     assert all((tmp_path / "third" / "runs" / c.run / "path.json").is_file() for c in (third.cells[0][0],))
 
     told.clear()
-    run_study(toy_plan, tmp_path / "fourth", analytic_model(), told.append, reuse=False)
+    run_study(toy_plan, tmp_path / "fourth", analytic_model(), reuse=False)
     assert len(told) == 6
     told.clear()
     monkeypatch.setattr(reuse, "_code", lambda: "another program")
-    run_study(toy_plan, tmp_path / "fifth", analytic_model(), told.append)
+    run_study(toy_plan, tmp_path / "fifth", analytic_model())
     assert len(told) == 6
 
 
-def test_a_damaged_or_vanished_run_is_computed_anew(toy_plan, own_cache, tmp_path):
+def test_a_damaged_or_vanished_run_is_computed_anew(told, toy_plan, own_cache, tmp_path):
     plan = toy_plan.model_copy(update={"arms": toy_plan.arms[:1], "seeds": (0, 1)})
     first = run_study(plan, tmp_path / "first", analytic_model())
     damaged = first.store.run(first.cells[0][0].run) / "graphs.jsonl"
     damaged.write_text(damaged.read_text().replace("1", "2", 1))
-    told: list[str] = []
-    second = run_study(plan, tmp_path / "second", analytic_model(), told.append)
+    second = run_study(plan, tmp_path / "second", analytic_model())
     assert told == ["uniform, seed 0"]
     first.store.folder.rename(tmp_path / "gone")
-    third = run_study(plan, tmp_path / "third", analytic_model(), told.append)
+    third = run_study(plan, tmp_path / "third", analytic_model())
     assert len(told) == 1  # both seeds are in the second study
     assert _numbers(second) == _numbers(third)
 

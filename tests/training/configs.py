@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import torch
@@ -35,6 +36,21 @@ def values(family: str, **changes: Any) -> dict[str, Any]:
         "run": {"steps": 20, "batch": 8, "validate_every": 5, "validation_graphs": 8, "checkpoint_every": 5},
     }
     return {**base, **changes}
+
+
+def toml(family: str, **changes: Any) -> str:
+    """The test configuration as a file."""
+    lines = []
+
+    def walk(table: dict, path: str) -> None:
+        lines.extend([f"[{path}]"] if path else [])
+        lines.extend(f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict))
+        for key, value in table.items():
+            if isinstance(value, dict):
+                walk(value, f"{path}.{key}".lstrip("."))
+
+    walk(values(family, **changes), "")
+    return "\n".join(lines) + "\n"
 
 
 def config(family: str, **changes: Any) -> TrainConfig:

@@ -17,17 +17,18 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from isostep.base import progress
 from isostep.base.errors import InputError
 from isostep.cli import app
 from isostep.model.folder import load_folder
-from isostep.training import presets, speed
+from isostep.training import presets
 from isostep.training.checkpoint import BEST, LAST, load_checkpoint, part, save_checkpoint
 from isostep.training.config import check_config, load_config
 from isostep.training.export import export_run
 from isostep.training.log import TrainLog
 from isostep.training.run import resume, run
 from isostep.training.trainer import Trainer
-from tests.training.configs import LOLLIPOP, STAR, config, data, values
+from tests.training.configs import LOLLIPOP, STAR, config, data, toml, values
 
 
 def _trainer(family: str = "grum", **run_changes) -> Trainer:
@@ -87,20 +88,13 @@ def test_a_metric_that_cannot_be_computed_is_refused_before_the_first_step(tmp_p
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_says_its_speed_and_what_is_left(tmp_path, capsys, monkeypatch):
-    monkeypatch.delenv("ISOSTEP_QUIET", raising=False)
-    monkeypatch.setattr(speed, "FIRST", 0.0)
-    run(_trainer(), tmp_path, stop_at=2)
-    first, *lines = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(r"tiny: 0\.\d\d million weights, 8 graphs a step, from step 0 to 2", first)
-    assert re.fullmatch(r"tiny: step 1 of 2, loss \S+, \S+ (steps/s|s/step), \d+ seconds left", lines[0])
-    run(_trainer(), tmp_path, stop_at=4, quiet=True)
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(5, "5 seconds"), (600, "10.0 minutes"), (9000, "2.5 hours")])
-def test_a_duration_has_its_natural_unit(seconds, text):
-    assert speed.span(seconds) == text
+def test_a_run_says_its_speed_and_what_is_left(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(progress, "FIRST", 0.0)
+    with caplog.at_level("INFO", "isostep"):
+        run(_trainer(), tmp_path, stop_at=2)
+    first, line, *_ = (record.getMessage() for record in caplog.records)
+    assert re.fullmatch(r"training tiny: 0\.\d\d million weights, 8 graphs a step, from step 0 to 2", first)
+    assert re.fullmatch(r"training tiny: 1 of 2 steps, loss \S+, \S+ (steps/s|s each), \d+ s left", line)
 
 
 INTERRUPTED = """
@@ -124,7 +118,7 @@ def test_an_interrupt_saves_the_step_and_says_how_to_go_on(tmp_path):
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     step = load_checkpoint(tmp_path / "run" / LAST)[1].step
-    assert f"interrupted; {tmp_path / 'run'} keeps all {step} steps, the same command goes on" in said
+    assert f"interrupted: {tmp_path / 'run'} keeps all {step} steps; the same command goes on" in said
     rows = list(csv.DictReader((tmp_path / "run" / "log.csv").open()))
     assert step - int(rows[-1]["step"]) < 20
 
@@ -191,21 +185,6 @@ def test_exported_model_computes_what_the_averaged_weights_compute(family, tmp_p
         torch.testing.assert_close(a, b, atol=2e-2, rtol=2e-2)
     assert (tmp_path / "model" / "log.csv").read_bytes() == (tmp_path / "log.csv").read_bytes()
     assert load_config(tmp_path / "model" / "train.toml").name == "tiny"
-
-
-def toml(family: str, **changes) -> str:
-    """The test configuration as a file."""
-    lines = []
-
-    def walk(table: dict, path: str) -> None:
-        lines.extend([f"[{path}]"] if path else [])
-        lines.extend(f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict))
-        for key, value in table.items():
-            if isinstance(value, dict):
-                walk(value, f"{path}.{key}".lstrip("."))
-
-    walk(values(family, **changes), "")
-    return "\n".join(lines) + "\n"
 
 
 WORKER = """

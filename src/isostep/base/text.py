@@ -14,3 +14,14 @@ def _shown(character: str) -> str:
     if character == " " or unicodedata.category(character)[0] not in "CZ" or character == "\u00a0":
         return character
     return character.encode("unicode_escape").decode()
+
+
+def duration(seconds: float) -> str:
+    """3 days 4 h, 2 h 5 min, 40 s."""
+    seconds = round(seconds)
+    parts = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
+    for place, (size, name) in enumerate(parts):
+        if seconds >= size:
+            rest = seconds % size // parts[place + 1][0] if place + 1 < len(parts) else 0
+            return f"{seconds // size} {name}" + (f" {rest} {parts[place + 1][1]}" if rest else "")
+    return "0 s"

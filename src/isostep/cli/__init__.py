@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 from importlib import metadata
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from isostep.base.errors import IsostepError
+from isostep.base.progress import NOTHING_KEPT, log, showing
 from isostep.base.text import printable
 
 # One line per command module; each has `register(app)`.
@@ -29,10 +33,35 @@ MODULES = (
     "demo",
 )
 
+
+QUIET, VERBOSE = ("--quiet", "-q"), ("--verbose", "-v")
+
+
+class Root(TyperGroup):
+    """`--quiet` and `-v` may stand anywhere in the line; an interrupted command says what is kept."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        with showing(alone=True):
+            return super().main(*args, **extra)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        here = [word for word in args[:end] if word in (*QUIET, *VERBOSE)]
+        rest = [word for word in args[:end] if word not in here]
+        return super().parse_args(ctx, [*here, *rest, *args[end:]])
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            print(f"interrupted: {printable(str(stop) or NOTHING_KEPT)}", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
     name="isostep",
+    cls=Root,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help="Generate graphs and molecules from diffusion models with fewer network calls.",
@@ -40,7 +69,13 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+def root(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+    quiet: bool = typer.Option(False, *QUIET, help="Any command: results, warnings and errors only."),
+    verbose: bool = typer.Option(False, *VERBOSE, help="Any command: say more, with the time of day."),
+) -> None:
+    if quiet or verbose:
+        log.setLevel(logging.WARNING if quiet else logging.DEBUG)
     if version:
         typer.echo(metadata.version("isostep"))
         raise typer.Exit()
@@ -57,8 +92,7 @@ def main() -> None:
     except IsostepError as error:
         print(f"error: {printable(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("interrupted; finished work is kept", file=sys.stderr)
+    except KeyboardInterrupt:  # before a command began
         raise SystemExit(130) from None
     except BrokenPipeError:
         raise SystemExit(0) from None

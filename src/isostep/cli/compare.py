@@ -81,7 +81,7 @@ def finish(plan: StudyPlan, out: Path, plots: bool, as_json: bool, **how: Any) -
     from isostep.reporting.output import print_comparison, write_outputs
     from isostep.study.compute import run_study
 
-    study = run_study(plan, out, tell=teller(as_json), **how)
+    study = run_study(plan, out, **how)
     comparison = write_outputs(study, plots)
     if as_json:
         typer.echo(json.dumps(comparison))
@@ -89,8 +89,3 @@ def finish(plan: StudyPlan, out: Path, plots: bool, as_json: bool, **how: Any) -
     print_comparison(comparison)
     typer.echo(f"written to {out}; a page of it: isostep report {out}")
     return comparison
-
-
-def teller(quiet: bool):
-    """Say what is being computed, on stderr."""
-    return None if quiet else lambda text: print(f"computing {text}", file=sys.stderr, flush=True)

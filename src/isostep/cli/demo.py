@@ -26,7 +26,7 @@ def demo(
 
     Example: `isostep demo`
     """
-    from isostep.cli.compare import checked_plan, teller
+    from isostep.cli.compare import checked_plan
     from isostep.reporting.output import print_comparison, write_outputs
     from isostep.reporting.page import write_report
     from isostep.study.compute import run_study
@@ -44,7 +44,7 @@ def demo(
         arms=(*arms, Arm(name="auto", chosen={"schedule": "auto"}, calls=CALLS)), seeds=SEEDS, n=n, reference=reference,
         notes=(f"A demonstration: {n} graphs and {CALLS} calls a graph, fewer than a study needs.",),
     )  # fmt: skip
-    study = run_study(plan, out, chosen, teller(False))
+    study = run_study(plan, out, chosen)
     comparison = write_outputs(study, plots=False)  # the page has them
     write_report(out / "report.html", study, comparison)
     print_comparison(comparison)

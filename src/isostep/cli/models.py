@@ -86,8 +86,9 @@ def fetch_model(
     from isostep.model.released.known import known_table
 
     known = known_table()[1].get(name)
-    with progress(f"fetching {name}", total=known.bytes if known else None, quiet=as_json) as advance:
-        path = fetch(name, out, url, advance)
+    kept = "what is there of the file is kept; the same command goes on"
+    with progress(f"fetching {name}", known.bytes if known else None, "bytes", kept=kept) as task:
+        path = fetch(name, out, url, task)
     if as_json:
         typer.echo(json.dumps({"name": name, "path": str(path)}))
     else:

@@ -33,7 +33,7 @@ def plan(
     """
     import torch
 
-    from isostep.cli.runs import duration
+    from isostep.base.text import duration
     from isostep.model.lookup import load_model
     from isostep.run.cost import estimate, measure_steps
     from isostep.run.engine import SHARD

@@ -30,7 +30,7 @@ def reproduce(
     Example: `isostep reproduce T4 --quick`
     """
     from isostep.base.files import read_json
-    from isostep.cli.compare import command_line, computing, teller
+    from isostep.cli.compare import command_line, computing
     from isostep.reporting.output import print_tables
     from isostep.reporting.page import write_report
     from isostep.reporting.paper import write_reproduced
@@ -38,7 +38,7 @@ def reproduce(
     from isostep.study.reproduce import reproduce as run
 
     options = Options(quick, model, n, seeds, steps, command_line())
-    done = run(target, out, options, teller(as_json), **computing(workers, device, reuse))
+    done = run(target, out, options, **computing(workers, device, reuse))
     parts, pages = write_reproduced(done), []
     for part in parts:
         pages.append(out / f"{target.upper()}-{part.study.store.folder.name}.html")

@@ -21,7 +21,7 @@ def status(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Progress, rate, time left, failed shards. Example: `isostep runs status runs/million`"""
-    from isostep.base.text import printable
+    from isostep.base.text import duration, printable
     from isostep.run.inspect import status as read
 
     report = read(folder)
@@ -74,14 +74,3 @@ def verify(
             typer.echo("run again with --repair to take the bad ones out")
     if not verdict.ok:
         raise typer.Exit(1)
-
-
-def duration(seconds: float) -> str:
-    """3 days 4 h, 2 h 5 min, 40 s."""
-    seconds = round(seconds)
-    parts = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
-    for place, (size, name) in enumerate(parts):
-        if seconds >= size:
-            rest = seconds % size // parts[place + 1][0] if place + 1 < len(parts) else 0
-            return f"{seconds // size} {name}" + (f" {rest} {parts[place + 1][1]}" if rest else "")
-    return "0 s"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from isostep.base.errors import InputError
-from isostep.base.progress import progress
+from isostep.base.progress import Interrupted
 from isostep.settings.schedules import CHOICES
 from isostep.settings.solvers import SOLVERS
 
@@ -76,43 +75,36 @@ def sample(
     from isostep.run.workers import count_workers
 
     count = count_workers(workers)
-    with progress(f"sampling {model}", total=n, quiet=as_json) as advance:
-        if out is None:
-            if count > 1 or ray is not None:
-                raise InputError("--workers and --ray need a run folder: add --out DIR")
-            summary = _in_memory(model, n, preset, trace, advance, **common, **chosen)
-        else:
-            from isostep.run.engine import sample_run
+    if out is None:
+        if count > 1 or ray is not None:
+            raise InputError("--workers and --ray need a run folder: add --out DIR")
+        try:
+            summary = _in_memory(model, n, preset, trace, **common, **chosen)
+        except KeyboardInterrupt:
+            raise Interrupted("nothing is kept without --out; with --out DIR a run can be continued") from None
+    else:
+        from isostep.run.engine import sample_run
 
-            summary = sample_run(
-                model, n, out, preset=preset, trace=trace, workers=count, ray=ray, threads=threads,
-                shard_size=shard_size, advance=advance, **common, **chosen,
-            )  # fmt: skip
-            if sdf:
-                from isostep.run.export import export_items
+        summary = sample_run(
+            model, n, out, preset=preset, trace=trace, workers=count, ray=ray, threads=threads,
+            shard_size=shard_size, **common, **chosen,
+        )  # fmt: skip
+        if sdf:
+            from isostep.run.export import export_items
 
-                export_items(out, out / "molecules.sdf", "sdf")
+            export_items(out, out / "molecules.sdf", "sdf")
     if as_json:
         typer.echo(json.dumps(summary))
     else:
         print_summary(summary, out)
 
 
-def _in_memory(
-    model: str, n: int, preset: str | None, trace: bool, advance: Callable[..., None], **options: Any
-) -> dict[str, Any]:
+def _in_memory(model: str, n: int, preset: str | None, trace: bool, **options: Any) -> dict[str, Any]:
     from isostep.model.lookup import load_model
     from isostep.sampling.run import sample as draw
 
     loaded = load_model(model, options.pop("weights"), options["device"], preset)
-    seen = 0.0
-
-    def tell(fraction: float) -> None:
-        nonlocal seen
-        advance(max(0.0, fraction * n - seen))
-        seen = max(seen, fraction * n)
-
-    return draw(loaded, n, trace=int(trace), progress=tell, **options).summary()
+    return draw(loaded, n, trace=int(trace), **options).summary()
 
 
 def solver_options(eta: float | None, temperature: str | None) -> dict[str, Any]:

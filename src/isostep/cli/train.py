@@ -19,7 +19,7 @@ def train(
     device: str = typer.Option("cpu", help="cpu, cuda, mps; with torchrun each process takes its own CUDA device."),
     export: str = typer.Option("best", help="Which checkpoint becomes OUT/model: best or last."),
     show: bool = typer.Option(False, "--list", help="List the presets and exit."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON, nothing on the way."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Train a model, or continue after an interruption, and write it as a model folder.
 
@@ -38,16 +38,12 @@ def train(
     from isostep.reporting.training import save_curve
     from isostep.training.config import load_config
     from isostep.training.log import LOG, TrainLog
-    from isostep.training.run import Interrupted, train_run
+    from isostep.training.run import train_run
 
     path = presets.find(config)
     loaded = load_config(path)
     folder = out or Path("runs") / loaded.name
-    try:
-        result = train_run(loaded, path, folder, device, export=export, quiet=as_json)
-    except Interrupted as stop:
-        typer.echo(str(stop), err=True)
-        raise typer.Exit(130) from None
+    result = train_run(loaded, path, folder, device, export=export)
     if result is not None:
         save_curve(folder / "loss.png", TrainLog(folder / LOG))
         typer.echo(json.dumps(result) if as_json else _text(result))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from isostep.base.errors import InputError
+from isostep.base.progress import progress
 from isostep.item.graph import Graph
 
 Range = int | tuple[int, int]
@@ -94,7 +95,12 @@ def generate_community(
 def _repeat(one: Callable[[np.random.Generator], Graph], count: int, seed: int) -> list[Graph]:
     if count < 0 or seed < 0:
         raise InputError(f"count and seed must not be negative, got count {count} and seed {seed}")
-    return [one(np.random.default_rng([seed, g])) for g in range(count)]
+    made = []
+    with progress("generating", count, "graphs") as task:
+        for g in range(count):
+            made.append(one(np.random.default_rng([seed, g])))
+            task()
+    return made
 
 
 def _range(value: Range, name: str, least: int) -> tuple[int, int]:

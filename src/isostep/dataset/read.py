@@ -53,7 +53,7 @@ def read_molecule_file(path: Path, spec: MoleculeSpec) -> dict[str, np.ndarray]:
 def encode_rows(origin: str, rows: Iterable[tuple[int, str, bool]], spec: MoleculeSpec) -> dict[str, np.ndarray]:
     """Arrays of (line number, SMILES, is it a test row); errors name `origin` and the line."""
     encode, smiles, graphs, test = encoder(spec), [], [], []
-    with progress("encoding molecules") as advance:
+    with progress(f"encoding molecules of {origin}", unit="molecules") as advance:
         for number, text, is_test in rows:
             with located(f"{origin}, line {number}"):
                 graphs.append(encode(text))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from isostep.base.errors import InputError, require
+from isostep.base.progress import progress
 from isostep.item.graph import Graph
 from isostep.metric.base import Better, Metric, Value, evaluate_metric
 from isostep.metric.graph_reference import GraphReference
@@ -119,15 +120,18 @@ def evaluate(
         fitted = fitted.among(items.graphs)
     molecules = MoleculeSet(items.smiles, workers)
     values, undefined = {}, {}
-    for key, metric in chosen.items():
-        generated = items.graphs if items.kind == "graph" else items.valid if key == "valid" else molecules
-        value = _value_or_reason(metric, generated, fitted, resamples, seed)
-        if isinstance(value, Value):
-            values[key] = value
-        elif metrics is None:
-            undefined[key] = str(value)
-        else:
-            raise value
+    with progress(f"measuring {len(items)} {items.kind}s", len(chosen), "metrics") as task:
+        for key, metric in chosen.items():
+            task(0, note=key)
+            generated = items.graphs if items.kind == "graph" else items.valid if key == "valid" else molecules
+            value = _value_or_reason(metric, generated, fitted, resamples, seed)
+            if isinstance(value, Value):
+                values[key] = value
+            elif metrics is None:
+                undefined[key] = str(value)
+            else:
+                raise value
+            task()
     return Report(
         values,
         items.kind,

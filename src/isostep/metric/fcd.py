@@ -88,7 +88,7 @@ def activations(smiles: Sequence[str]) -> np.ndarray:
     tokens = [_tokens(text) for text in smiles]
     order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
     result = np.empty((len(tokens), WIDTH), np.float32)
-    with torch.inference_mode(), progress("ChemNet", total=len(tokens)) as advance:
+    with torch.inference_mode(), progress("ChemNet", len(tokens), "molecules") as advance:
         for start in range(0, len(order), _BATCH):
             chosen = order[start : start + _BATCH]
             result[chosen] = _chemnet().forward([tokens[i] for i in chosen]).numpy()

@@ -78,7 +78,7 @@ class MoleculeReference:
             raise InputError(f"the reference is empty: { {k: len(v) for k, v in sets.items()} }; give molecules")
         metrics = [metric for metric in metrics if metric.against in sets]
         statistics = {}
-        with progress("reference statistics", total=len(metrics)) as advance:
+        with progress("reference statistics", len(metrics), "metrics") as advance:
             for metric in metrics:
                 statistics[metric.name] = metric.fit(sets[metric.against])
                 advance(note=metric.name)

@@ -52,7 +52,7 @@ def _infer(keys: tuple[tuple[int, bytes], ...], seed: int, inference: Inference)
     if inference == "graph-tool":
         return _infer_by_graph_tool(graphs, seed)
     found = []
-    with progress("inferring blocks", len(graphs)) as advance:
+    with progress("inferring blocks", len(graphs), "graphs") as advance:
         for graph in graphs:
             found.append(infer_blocks(graph, seed))
             advance()

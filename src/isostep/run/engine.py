@@ -16,6 +16,8 @@ from typing import Any
 import torch
 
 from isostep.base.errors import InputError, IsostepError
+from isostep.base.progress import progress as task_of
+from isostep.base.progress import showing
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
 from isostep.run.format import RunPlan
@@ -74,12 +76,14 @@ def sample_run(
     workers: int = 1,
     ray: str | None = None,
     threads: int | None = None,
+    progress: bool = False,
     advance: Callable[[float], None] = lambda graphs: None,
     **chosen: Any,
 ) -> dict[str, Any]:
     """Sample graphs `start` .. `start + n - 1` into the folder `out`, or finish what is there; returns the summary.
 
-    `chosen`: sampler settings as for `sample`. `advance` hears of graphs as they are made.
+    `chosen`: sampler settings as for `sample`. `progress=True` shows how far it is; `advance` hears of graphs as they
+    are made.
     """
     engine = Engine(workers, ray, threads)
     loaded = load_model(model, weights, device, preset)
@@ -87,12 +91,13 @@ def sample_run(
     advise(loaded, calls, **chosen)
     name = loaded.info.name if isinstance(model, Model) else str(model)
     size = shard_size or -(-SHARD // max(1, batch_size)) * batch_size
-    plan = plan_run(
-        loaded, name, settings, Path(out), calls=calls, n=n, start=start, batch_size=batch_size, shard_size=size,
-        seed=seed, trace=trace, preset=None if preset is None else str(preset),
-    )  # fmt: skip
-    with open_run(out, plan) as writer:
-        return complete_run(writer, loaded, engine, advance)
+    with showing(progress):
+        plan = plan_run(
+            loaded, name, settings, Path(out), calls=calls, n=n, start=start, batch_size=batch_size, shard_size=size,
+            seed=seed, trace=trace, preset=None if preset is None else str(preset),
+        )  # fmt: skip
+        with open_run(out, plan) as writer:
+            return complete_run(writer, loaded, engine, advance)
 
 
 def plan_run(
@@ -144,12 +149,22 @@ def complete_run(writer: Writer, model: Model, engine: Engine, advance: Callable
         return run.record.summary
     began = time.perf_counter()
     job = Job(model, plan.settings, plan.seed, plan.batch_size, plan.noise, plan.trace)
-    with contextlib.closing(engine.outcomes(job, run.todo(), advance)) as outcomes:  # type: ignore[type-var]
-        for task, shard, reason in outcomes:
-            if shard is not None:
-                writer.add(shard)
-            else:
-                writer.fail(task.shard, reason)
+
+    def kept() -> str:
+        return f"{run.folder} keeps {run.count} of {plan.n} graphs; the same command goes on"
+
+    with task_of(f"sampling {model.info.name}", plan.n, "graphs", had=run.count, kept=kept) as shown:
+
+        def more(graphs: float) -> None:
+            shown(graphs)
+            advance(graphs)
+
+        with contextlib.closing(engine.outcomes(job, run.todo(), more)) as outcomes:  # type: ignore[type-var]
+            for task, shard, reason in outcomes:
+                if shard is not None:
+                    writer.add(shard)
+                else:
+                    writer.fail(task.shard, reason)
     if run.failed:
         first = min(run.failed)
         raise IsostepError(

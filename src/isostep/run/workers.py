@@ -14,6 +14,7 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import signal
 import threading
 import time
 from collections import deque
@@ -269,6 +270,7 @@ def _serve(pipe: Connection, threads: int) -> None:
     """A worker's life: take a task, send what came of it, until the driver is gone."""
     import torch
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of a terminal's processes; the driver stops us
     torch.set_num_threads(threads)
     _die_with_parent()
     try:
@@ -277,7 +279,7 @@ def _serve(pipe: Connection, threads: int) -> None:
         while True:
             task = pipe.recv()
             pipe.send(_attempt(work, task, Throttled(lambda fraction: pipe.send(("progress", fraction)))))
-    except (EOFError, OSError, KeyboardInterrupt):
+    except (EOFError, OSError):
         return
 
 

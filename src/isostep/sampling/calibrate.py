@@ -23,6 +23,7 @@ import torch
 from isostep.base.cache import cache_folder
 from isostep.base.errors import InputError
 from isostep.base.files import read_json, write_json
+from isostep.base.progress import Task, log, progress
 from isostep.control.pilot import Pilot
 from isostep.loop import integrate
 from isostep.model.model import Model
@@ -32,7 +33,6 @@ from isostep.settings.resolve import budget_knob, build, make_solver, needs_pilo
 from isostep.settings.schedules import Knob
 from isostep.settings.schema import SamplerSettings
 
-Tell = Callable[[str], None]
 PACKAGE = Path(__file__).resolve().parent.parent
 PILOT_FORMAT = 2  # 2: decisions too
 KNOB_FORMAT = 2  # 2: kappa is stated at 1000 base steps
@@ -57,10 +57,11 @@ def measure_pilot(model: Model, settings: SamplerSettings, plan: PilotPlan | Non
     uniform = settings.model_copy(update={"schedule": "uniform", "steps": plan.steps, "schedule_options": {}})
     index, sampler = torch.arange(plan.graphs), build(uniform)
     watched = Watched(model.sde, getattr(model.decoder, "levels", {}))  # another package's decoder may decide nothing
-    solution = integrate(
-        watched, model.prior(index, PILOT_SEED), sampler.controller, sampler.solver, sampler.noise(PILOT_SEED), index,
-        trace=1,
-    )  # fmt: skip
+    with progress(f"calibrating {model.info.name}", plan.graphs, "graphs") as task:
+        solution = integrate(
+            watched, model.prior(index, PILOT_SEED), sampler.controller, sampler.solver, sampler.noise(PILOT_SEED),
+            index, trace=1, progress=task.upto,
+        )  # fmt: skip
     assert solution.trace is not None
     return Pilot.from_trace(solution.trace, watched.t_end, plan.graphs, solution.batch_calls, **watched.seen())
 
@@ -70,15 +71,12 @@ def pilot_for(
     settings: SamplerSettings,
     plan: PilotPlan | None = None,
     fresh: bool = False,
-    tell: Tell | None = None,
 ) -> Pilot:
     """The stored pilot of this model, solver and corrector, or a new one, stored."""
     plan = plan or PilotPlan()
     key = [_physics(settings), plan.graphs, plan.steps, PILOT_FORMAT]
 
     def measure() -> dict[str, Any]:
-        if tell:
-            tell(f"calibrating on {plan.graphs} graphs, {plan.steps} steps")
         return {"settings": _physics(settings), **measure_pilot(model, settings, plan).to_dict()}
 
     return Pilot.from_dict(_stored(model, "pilot", key, measure, fresh))
@@ -102,9 +100,9 @@ def _stored(model: Model, what: str, key: Any, measure: Callable[[], dict[str, A
         try:
             write_json(place, record, indent=None)
             break
-        except InputError:  # a folder that cannot be written: the next place
+        except InputError as error:  # a folder that cannot be written: the next place
             if place == places[-1]:
-                raise
+                log.warning("%s; what was measured is not kept for the next time", error)
     return record
 
 
@@ -118,13 +116,12 @@ def prepare(
     settings: SamplerSettings,
     calls: int | None = None,
     plan: PilotPlan | None = None,
-    tell: Tell | None = None,
 ) -> SamplerSettings:
     """Settings with everything measured filled in: a step count or kappa for a budget, times for a calibrated grid."""
     if calls is not None:
-        settings = fit_budget(model, settings, calls, plan, tell)
+        settings = fit_budget(model, settings, calls, plan)
     if needs_pilot(settings):
-        times = pilot_times(settings)(pilot_for(model, settings, plan, tell=tell), settings.steps)
+        times = pilot_times(settings)(pilot_for(model, settings, plan), settings.steps)
         settings = settings.model_copy(update={"schedule_options": {"times": times}})
     return settings
 
@@ -134,7 +131,6 @@ def fit_budget(
     settings: SamplerSettings,
     calls: int,
     plan: PilotPlan | None = None,
-    tell: Tell | None = None,
 ) -> SamplerSettings:
     """Settings that make `calls` network calls per graph (on average, where every graph decides for itself)."""
     per_step = make_solver(settings).calls_per_step
@@ -147,9 +143,8 @@ def fit_budget(
         return settings
 
     def search() -> dict[str, Any]:
-        if tell:
-            tell(f"searching {knob.name} for {calls} calls")
-        return {"calls": calls, knob.name: _search(model, settings, calls, knob, plan or PilotPlan())}
+        with progress(f"{knob.name} for {calls} calls of {model.info.name}", unit="pilots") as task:
+            return {"calls": calls, knob.name: _search(model, settings, calls, knob, plan or PilotPlan(), task)}
 
     record = _stored(model, knob.name, [settings.model_dump(mode="json"), calls, KNOB_FORMAT], search)
     try:
@@ -164,7 +159,7 @@ def _turned(settings: SamplerSettings, knob: Knob, value: float) -> SamplerSetti
     return settings.model_copy(update={knob.table: {**getattr(settings, knob.table), knob.name: value}})
 
 
-def _search(model: Model, settings: SamplerSettings, calls: int, knob: Knob, plan: PilotPlan) -> float:
+def _search(model: Model, settings: SamplerSettings, calls: int, knob: Knob, plan: PilotPlan, task: Task) -> float:
     """The knob's value whose pilot comes closest to the budget, by false position in logarithms (Illinois).
 
     The calls fall as the knob rises, so a bracket is walked out from the start in steps that double.
@@ -177,6 +172,7 @@ def _search(model: Model, settings: SamplerSettings, calls: int, knob: Knob, pla
         solution = sample_batch(model, _turned(settings, knob, math.exp(x)), index, PILOT_SEED)
         count = float(solution.calls.double().mean())
         tried[x] = abs(count - calls)
+        task(note=f"{knob.name} {math.exp(x):.4g} makes {count:.4g} calls")
         return 0.0 if tried[x] <= max(0.5, 0.005 * calls) else math.log(count / calls)
 
     low, high = math.log(knob.low), math.log(knob.high)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from isostep.base.errors import InputError, require
+from isostep.base.progress import listener, showing
 from isostep.item import Graph, Item, Molecule
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
@@ -158,7 +159,7 @@ def sample(
     trace: int = 0,
     snapshots: tuple[float, ...] = (),
     noise: Noise | NoiseName = "step",
-    progress: Callable[[float], None] | None = None,
+    progress: bool | Callable[[float], None] | None = False,
     settings: SamplerSettings | None = None,
     **chosen: Any,
 ) -> SampleResult:
@@ -167,24 +168,27 @@ def sample(
     `calls` is a budget of network calls per graph. What is not given comes from the model's preset. Further settings:
     `snr`, `scale`, `schedule_options`, `solver_options`, `max_steps`. The same seed and index give the same graph,
     whatever `n`, `start` and, with `clock="graph"`, `batch_size`. `noise="path"`: one Brownian path per graph, whatever
-    the grid.
+    the grid. `progress=True` shows how far it is; a function is told the share that is done.
     """
     loaded = load_model(model, weights, device)
     if settings is None:
         asked = {"schedule": schedule, "solver": solver, "steps": steps, "corrector": corrector, "clock": clock}
         settings = resolve(loaded.info.sampler, calls, **asked, **chosen)
         advise(loaded, calls, **asked, **chosen)
-    settings = prepare(loaded, settings, calls)
     source = _noise(noise, seed)
-    parts, items, began = [], [], time.perf_counter()
-    # Where graphs have clocks of their own, all go through one queue: a finished graph's slot is refilled.
-    for done, rows in _batches(start, n, n if build(settings).own_clocks else batch_size):
-        part = sample_batch(
-            loaded, settings, rows, seed, slots=batch_size, trace=trace, snapshots=snapshots, noise=source,
-            progress=None if progress is None else lambda f, d=done, r=rows: progress((d + f * len(r)) / n),
-        )  # fmt: skip
-        parts.append(part)
-        items.extend(loaded.decode(part.mean))
+    with showing(progress is True):
+        settings = prepare(loaded, settings, calls)
+        parts, items, began = [], [], time.perf_counter()
+        # Where graphs have clocks of their own, all go through one queue: a finished graph's slot is refilled.
+        batches = _batches(start, n, n if build(settings).own_clocks else batch_size)
+        with listener(progress, f"sampling {loaded.info.name}", n, "graphs") as upto:
+            for done, rows in batches:
+                part = sample_batch(
+                    loaded, settings, rows, seed, slots=batch_size, trace=trace, snapshots=snapshots, noise=source,
+                    progress=lambda f, d=done, r=rows: upto((d + f * len(r)) / n),
+                )  # fmt: skip
+                parts.append(part)
+                items.extend(loaded.decode(part.mean))
     solution = join(parts)
     seconds = time.perf_counter() - began
     name = noise if isinstance(noise, str) else None

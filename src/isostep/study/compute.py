@@ -11,6 +11,7 @@ from typing import Any
 
 from isostep.base.errors import IsostepError
 from isostep.base.files import read_json
+from isostep.base.progress import progress
 from isostep.base.versions import versions
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
@@ -25,24 +26,20 @@ from isostep.study.record import ArmRecord, Cell, ModelRecord, ReferenceRecord, 
 from isostep.study.reference import StudyReference, find_reference
 from isostep.study.reuse import copy_cell, leave_word
 
-Tell = Callable[[str], None]
-
 
 def run_study(
     plan: StudyPlan,
     out: str | Path,
     model: Model | None = None,
-    tell: Tell | None = None,
     *,
     workers: int = 1,
     device: str | None = None,
     reuse: bool = True,
-    advance: Callable[[float], None] = lambda items: None,
 ) -> Study:
     """Compute what is missing of a plan in the folder `out`; seeds run in the outer loop, so pairs come early.
 
     `workers` processes compute cells at the same time; the numbers do not depend on it. `reuse`: runs and cells that
-    another study of this machine has computed with the same code are copied. `advance` hears of graphs made.
+    another study of this machine has computed with the same code are copied.
     """
     model = load_model(plan.model if model is None else model, plan.weights if model is None else None, device)
     store = Store(Path(out))
@@ -57,6 +54,11 @@ def run_study(
     keys = [{seed: _cell_key(inputs, reference, metrics) for seed, inputs in row.items()} for row in runs]
     record = _study_record(plan, model, identity, reference, metrics, resolved, keys)
     store.write_study(record)
+    cells = [key for row in keys for key in row.values()]
+
+    def kept() -> str:
+        there = sum(store.cell(key).is_file() for key in cells)
+        return f"{store.folder} keeps {there} of {len(cells)} arms and seeds; the same command goes on"
 
     def todo() -> Iterator[CellTask]:
         begun: set[str] = set()  # arms of equal settings are one cell
@@ -64,16 +66,18 @@ def run_study(
             for k, arm in enumerate(plan.arms):
                 key, run = keys[k][seed], key_of(runs[k][seed])
                 if key in begun or store.read_cell(key) is not None or (reuse and copy_cell(store, run, key)):
-                    advance(plan.n)
+                    shown.skip(plan.n)
                     continue
                 begun.add(key)
-                if tell:
-                    tell(f"{arm.name}, seed {seed}")
+                shown.say(f"{arm.name}, seed {seed}")
                 yield CellTask(k, seed, plan.n, key, run, runs[k][seed]["record"])
 
     work = StudyWork(model, plan, tuple(settings for settings, _ in resolved), reference, metrics, store)
     failed: list[str] = []
-    with contextlib.closing(Engine(workers).outcomes(work, todo(), advance)) as outcomes:  # type: ignore[type-var]
+    with (
+        progress(f"study {plan.title}", plan.n * len(cells), "graphs", kept=kept) as shown,
+        contextlib.closing(Engine(workers).outcomes(work, todo(), shown)) as outcomes,  # type: ignore[type-var]
+    ):
         for task, cell, reason in outcomes:
             if cell is None:
                 failed.append(f"{plan.arms[task.arm].name}, seed {task.seed}: {reason}")

@@ -22,7 +22,7 @@ from isostep.metric.mmd import Kernel
 from isostep.model.lookup import embedded_names, load_model
 from isostep.model.model import Model
 from isostep.model.released.known import fetched, known_table
-from isostep.study.compute import Tell, run_study
+from isostep.study.compute import run_study
 from isostep.study.plan import Arm, StudyPlan, parse_seeds
 from isostep.study.record import Study
 from isostep.study.significance import Verdict
@@ -111,7 +111,7 @@ def load_target(name: str) -> Target:
         return checked(Target, read_toml(path), str(path))
 
 
-def reproduce(name: str, out: str | Path, options: Options, tell: Tell | None = None, **how: Any) -> Reproduced:
+def reproduce(name: str, out: str | Path, options: Options, **how: Any) -> Reproduced:
     """Run a target. Each model has a folder in `out`, so targets share their runs and models do not mix.
 
     `how`: workers, device and reuse, as for `run_study`."""
@@ -127,7 +127,7 @@ def reproduce(name: str, out: str | Path, options: Options, tell: Tell | None = 
             continue
         plan = part_plan(name, target, part, found, options)
         folder = Path(out) / model_label(found.model)
-        studies.append((part, run_study(plan, folder, found.model, tell, **how)))
+        studies.append((part, run_study(plan, folder, found.model, **how)))
     if not studies:
         raise InputError(left_out[0])
     stem = Path(out) / (name if given is None else f"{name}-{model_label(given)}")

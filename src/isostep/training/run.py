@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import signal
 import threading
 import time
@@ -18,12 +19,12 @@ from typing import Any, Literal
 
 from isostep.base.errors import InputError
 from isostep.base.files import write_text
+from isostep.base.progress import Interrupted, Task, log, progress
 from isostep.training.checkpoint import BEST, LAST, Progress, load_checkpoint, restore, save_checkpoint, state_tensors
 from isostep.training.config import TrainConfig, check_config
 from isostep.training.evaluation import Evaluation
 from isostep.training.export import export_run
 from isostep.training.log import CONFIG, LOG, TrainLog
-from isostep.training.speed import Voice
 from isostep.training.team import join_team
 from isostep.training.trainer import Trainer
 
@@ -34,14 +35,15 @@ def train_run(
     folder: str | Path,
     device: str = "cpu",
     export: Literal["best", "last"] = "best",
-    quiet: bool = False,
 ) -> dict[str, Any] | None:
     """Train in `folder` by the configuration of `path`, then write `folder/model`; None but on the lead process."""
     folder = Path(folder)
     with join_team(device) as team:
+        if not team.leads:
+            log.setLevel(logging.WARNING)
         data = config.training.load(config.data)
         trainer = Trainer(config, data, team)
-        state = run(trainer, folder, quiet, text=path.read_text(encoding="utf-8"))
+        state = run(trainer, folder, text=path.read_text(encoding="utf-8"))
         if not team.leads:
             return None
     export_run(folder, folder / "model", export, data)
@@ -54,13 +56,7 @@ def train_run(
     }
 
 
-class Interrupted(KeyboardInterrupt):
-    """Everything up to the last step is saved; the message says how to go on."""
-
-
-def run(
-    trainer: Trainer, folder: Path, quiet: bool = False, text: str | None = None, stop_at: int | None = None
-) -> Progress:
+def run(trainer: Trainer, folder: Path, text: str | None = None, stop_at: int | None = None) -> Progress:
     """Take all steps that are left; `stop_at` ends earlier without changing the schedule."""
     config, leads = trainer.config, trainer.team.leads
     state = resume(trainer, folder)
@@ -70,17 +66,21 @@ def run(
         evaluation = Evaluation(config, trainer.data, config.evaluate)
     if text is not None and leads:
         write_text(folder / CONFIG, text)
-    log = TrainLog(folder / LOG, trainer.done) if leads else None
-    voice = Voice(config.name, trainer.done, end, quiet or not leads)
+    rows = TrainLog(folder / LOG, trainer.done) if leads else None
     weights = sum(p.numel() for p in trainer.network.parameters())
-    voice.say(
-        f"{weights / 1e6:.2f} million weights, {config.run.batch} graphs a step, from step {trainer.done} to {end}"
-    )
-    with _interrupt(trainer.team.size == 1) as asked:
+    kept = f"{folder} keeps the last checkpoint, if there is one; the same command goes on from it"
+    with (
+        progress(f"training {config.name}", end, "steps", had=trainer.done, kept=kept) as task,
+        _interrupt(trainer.team.size == 1) as asked,
+    ):
+        task.say(
+            f"{weights / 1e6:.2f} million weights, {config.run.batch} graphs a step, from step {trainer.done} to {end}"
+        )
         while trainer.done < end:
-            state = _step(trainer, folder, state, log, end, evaluation, voice, asked)
+            state = _step(trainer, folder, state, rows, end, evaluation, task)
             if asked.is_set():
-                raise Interrupted(f"interrupted; {folder} keeps all {state.step} steps, the same command goes on")
+                _save(trainer, folder, state, rows)
+                raise Interrupted(f"{folder} keeps all {state.step} steps; the same command goes on")
     return state
 
 
@@ -88,11 +88,10 @@ def _step(
     trainer: Trainer,
     folder: Path,
     state: Progress,
-    log: TrainLog | None,
+    rows: TrainLog | None,
     end: int,
     evaluation: Evaluation | None,
-    voice: Voice,
-    asked: threading.Event,
+    task: Task,
 ) -> Progress:
     """One update, and what is due after it."""
     every, started, worked = trainer.config.run, time.perf_counter(), time.process_time()
@@ -102,26 +101,31 @@ def _step(
     measured = evaluation(trainer.ema) if evaluation is not None and evaluation.due(k, every.steps) else {}
     spent, cpu = time.perf_counter() - started, time.process_time() - worked
     state = replace(state, step=k, seconds=state.seconds + spent, cpu_seconds=state.cpu_seconds + cpu)
-    if log is None:
+    if rows is None:
         return state
     total = float(trainer.objective.total(losses))
     numbers = {"loss": total, **{f"loss_{name}": float(value) for name, value in losses.items()}}
     numbers |= {f"val_loss_{name}": float(value) for name, value in (validated or {}).items()}
     numbers["lr"] = trainer.learning_rate
     if validated is not None or measured or k % every.log_every == 0:
-        log.add(k, {**numbers, **measured}, state.seconds, state.cpu_seconds)
+        rows.add(k, {**numbers, **measured}, state.seconds, state.cpu_seconds)
     if validated is not None:
         value = float(trainer.objective.total(validated))
         if state.best is None or value < state.best:
             state = replace(state, best=value)
             save_checkpoint(folder / BEST, state_tensors(trainer.network, trainer.ema), state)
     if measured:
-        voice.say(f"step {k}, " + ", ".join(f"{key} {value:.4g}" for key, value in measured.items()))
-    if k % every.checkpoint_every == 0 or k == end or asked.is_set() or measured:
-        log.flush()
-        save_checkpoint(folder / LAST, state_tensors(trainer.network, trainer.ema, trainer.optimizer), state)
-    voice.after(k, f"loss {total:.4g}")
+        task.say(f"step {k}, " + ", ".join(f"{key} {value:.4g}" for key, value in measured.items()))
+    if k % every.checkpoint_every == 0 or k == end or measured:
+        _save(trainer, folder, state, rows)
+    task(note=f"loss {total:.4g}")
     return state
+
+
+def _save(trainer: Trainer, folder: Path, state: Progress, rows: TrainLog | None) -> None:
+    if rows is not None:
+        rows.flush()
+        save_checkpoint(folder / LAST, state_tensors(trainer.network, trainer.ema, trainer.optimizer), state)
 
 
 @contextlib.contextmanager
