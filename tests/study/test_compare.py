@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 from dataclasses import replace
 
 import pytest
@@ -145,15 +146,18 @@ def test_a_damaged_cell_and_an_empty_folder_are_told_in_one_line(toy_plan, tmp_p
         load_study(tmp_path)
 
 
-def test_another_command_in_the_folder_does_not_change_what_a_run_returns(toy_plan, tmp_path):
+def test_another_command_in_the_folder_does_not_change_what_a_run_returns(toy_plan, tmp_path, caplog):
     plan = toy_plan.model_copy(update={"arms": toy_plan.arms[:1], "seeds": (0,)})
 
-    def other_command(_: str) -> None:
+    def other_command(_: logging.LogRecord) -> bool:
         other = plan.model_copy(update={"title": "another"}).model_dump(mode="json")
         record = json.loads((tmp_path / "study.json").read_text())
         write_json(tmp_path / "study.json", {**record, "plan": other, "arms": []})
+        return True
 
-    study = run_study(plan, tmp_path, analytic_model(), other_command)
+    with caplog.at_level("INFO", "isostep"), caplog.filtering(other_command):
+        study = run_study(plan, tmp_path, analytic_model())
+    assert json.loads((tmp_path / "study.json").read_text())["plan"]["title"] == "another"
     assert study.plan == plan
     assert list(study.cells[0]) == [0]
 

@@ -7,7 +7,6 @@ resumed run meets the same batches.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 
 from isostep.base.errors import InputError, require
-from isostep.base.progress import listener, showing
+from isostep.base.progress import listener, log, showing
 from isostep.item import Graph, Item, Molecule
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
 DEFAULT_BATCH = 256
-log = logging.getLogger("isostep")
 NoiseName = Literal["step", "path"]
 
 
