@@ -35,6 +35,7 @@ def test_two_processes_give_the_numbers_of_one(told, toy_plan, toy_study, tmp_pa
 
 def test_what_another_study_has_computed_is_copied(told, toy_plan, own_cache, tmp_path, monkeypatch):
     first = run_study(toy_plan, tmp_path / "first", analytic_model())
+    told.clear()
     more = toy_plan.model_copy(update={"seeds": (0, 1, 2, 3)})
     second = run_study(more, tmp_path / "second", analytic_model())
     assert told == [f"{arm.name}, seed 3" for arm in toy_plan.arms]
@@ -60,6 +61,7 @@ def test_what_another_study_has_computed_is_copied(told, toy_plan, own_cache, tm
 def test_a_damaged_or_vanished_run_is_computed_anew(told, toy_plan, own_cache, tmp_path):
     plan = toy_plan.model_copy(update={"arms": toy_plan.arms[:1], "seeds": (0, 1)})
     first = run_study(plan, tmp_path / "first", analytic_model())
+    told.clear()
     damaged = first.store.run(first.cells[0][0].run) / "graphs.jsonl"
     damaged.write_text(damaged.read_text().replace("1", "2", 1))
     second = run_study(plan, tmp_path / "second", analytic_model())

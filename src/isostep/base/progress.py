@@ -91,8 +91,8 @@ def progress(
     and how to go on; the innermost task that knows it is believed."""
     task = Task(printable(what), total, unit, had)
     log.debug("%s: begins", task.what)
-    _screen.add(task)
     try:
+        _screen.add(task)
         yield task
     except Interrupted:
         raise
@@ -165,28 +165,29 @@ class _Screen:
     def add(self, task: Task) -> None:
         if not self.wanted or not log.isEnabledFor(logging.INFO):
             return
-        if self.live is None:
-            self.live = _display()
+        if self.live is None and (live := _display()) is not None:
+            self.live = live
+            live.start()
         if self.live is not None:
-            task.bar = self.live.add_task(task.what, total=task.total, completed=task.had, note="")
             self.tasks.append(task)
+            task.bar = self.live.add_task(task.what, total=task.total, completed=task.had, note="")
 
     def update(self, task: Task) -> None:
         self.live.update(task.bar, completed=task.done, note=printable(task.note))
 
     def remove(self, task: Task) -> None:
-        if task.bar is None:
-            return
-        self.live.remove_task(task.bar)
-        task.bar = None
-        self.tasks.remove(task)
-        if not self.tasks:
+        if task in self.tasks:
+            self.tasks.remove(task)
+        if task.bar is not None:
+            self.live.remove_task(task.bar)
+            task.bar = None
+        if not self.tasks and self.live is not None:
             self.live.stop()
             self.live = None
 
 
 def _display() -> Any:
-    """A live display on stderr, or None where nobody would see it."""
+    """A display on stderr, or None where nobody would see it."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -209,9 +210,7 @@ def _display() -> Any:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}", markup=False),
     )
-    live = Progress(*columns, console=console, transient=True)
-    live.start()
-    return live
+    return Progress(*columns, console=console, transient=True)
 
 
 _screen = _Screen()
