@@ -130,6 +130,7 @@ class BrownianTree:
     seed: int = 0
     depth: int = 14
     _last: dict[str, _Last] = field(default_factory=dict[str, _Last], init=False, repr=False, compare=False)
+    _walks: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -146,11 +147,30 @@ class BrownianTree:
             return PhiloxNoise(self.seed).normal(like, draw, stream)
         scale = (draw.t1 - draw.t0).clamp_min(1e-300).rsqrt()
         out: dict[str, Tensor] = {}
+        kernels = _compiled(like.device)
+        if kernels is not None and all(x.dtype == torch.float32 for x in like.components.values()):
+            return self._walk(kernels, like, draw, scale)
         for name, x in like.components.items():
             start, end = (self._path(like, draw, name, t) for t in (draw.t0, draw.t1))
             z = ((end - start) * expand(scale, end)).to(x.dtype)
             out[name] = like.project(name, _spread(z, like.kinds[name], x))
         return out
+
+    def _walk(self, kernels: Any, like: GraphState, draw: Draw, scale: Tensor) -> dict[str, Tensor]:
+        """The same numbers, compiled; what lies above W in the tree is kept for the next step."""
+        parts = []
+        for name, x in like.components.items():
+            kind, labels = like.kinds[name], (_label(name, PREDICTOR), _label(name, LEAF))
+            mask = torch.ones(like.batch, 1, dtype=torch.bool) if kind == "graph" else like.mask
+            width = x.shape[mask.ndim + (kind == "edge") - (kind == "graph") :].numel()
+            parts.append(kernels.Part(*labels, mask, kind == "edge", width))
+        names = tuple(like.components)
+        walk = self._walks.get(names)
+        if walk is None or not walk.serves(draw.index, parts):
+            walk = self._walks[names] = kernels.Walk(draw.index, parts, self.depth)
+        walk.go(draw.t0, scale, _key(self.seed), _polar)
+        rows = walk.go(draw.t1, scale, _key(self.seed), _polar)
+        return {name: walk.place(rows, k, like[name].shape) for k, name in enumerate(names)}
 
     def _path(self, like: GraphState, draw: Draw, name: str, t: Tensor) -> Tensor:
         """W(t), (B, entries), by descending to the cell that holds t."""

@@ -1,4 +1,5 @@
-"""Compiled helpers of `noise` (Numba, extra `fast`): the integers of Philox4x32-10 and the placing of the normals.
+"""Compiled helpers of `noise` (Numba, extra `fast`): the integers of Philox4x32-10, the placing of the normals, and the
+walk along a Brownian tree.
 
 log, sqrt, cos and sin stay with torch and every other operation is exact or rounded once, in the same order as in
 `noise`: the numbers are the same bit by bit.
@@ -6,7 +7,7 @@ log, sqrt, cos and sin stay with torch and every other operation is exact or rou
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -67,6 +68,16 @@ def _two_rounds(c0, c1, c2, c3, k0, k1):
     return c0, c1, c2, c3, (k0 + WEYL_0) & LOW, (k1 + WEYL_1) & LOW
 
 
+@numba.jit(**OPTIONS, inline="always")
+def _ten_rounds(c0, c1, c2, c3, k0, k1):
+    c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, k0, k1)
+    c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, k0, k1)
+    c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, k0, k1)
+    c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, k0, k1)
+    c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, k0, k1)
+    return c0, c1, c2, c3
+
+
 @numba.jit(**OPTIONS)
 def _uniforms(key_0, key_1, index, step, number, label, shift, whole, half, scale, out):
     for b in range(index.shape[0]):
@@ -77,11 +88,7 @@ def _uniforms(key_0, key_1, index, step, number, label, shift, whole, half, scal
         for k in range(number.shape[0]):
             # Ten rounds written out: a loop inside would keep the compiler from making vectors of blocks.
             c0, c1, c2, c3 = np.uint64(number[k]), word_1, word_2, high | np.uint64(label[k])
-            c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, key_0, key_1)
-            c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, k0, k1)
-            c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, k0, k1)
-            c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, k0, k1)
-            c0, c1, c2, c3, k0, k1 = _two_rounds(c0, c1, c2, c3, k0, k1)
+            c0, c1, c2, c3 = _ten_rounds(c0, c1, c2, c3, key_0, key_1)
             first[k] = (type(half)(type(whole)(c0 >> shift)) + half) * scale
             second[k] = (type(half)(type(whole)(c2 >> shift)) + half) * scale
             third[k] = (type(half)(type(whole)(c1 >> shift)) + half) * scale
@@ -107,33 +114,43 @@ def _read(radius, cosine, sine, first, b, row):
 
 @numba.jit(**OPTIONS)
 def _place_nodes(radius, cosine, sine, first, row, mask, out):
-    graphs, nodes, features = out.shape
-    flat = out.reshape(graphs, nodes * features)
-    for b in range(graphs):
+    for b in range(out.shape[0]):
         _read(radius, cosine, sine, first, b, row)
-        for k in range(nodes * features):
-            flat[b, k] = row[k]
-        for i in range(nodes):
-            if not mask[b, i]:
-                out[b, i] = 0
+        _write_nodes(row, mask[b], out[b])
 
 
 @numba.jit(**OPTIONS)
 def _place_edges(radius, cosine, sine, first, row, mask, out):
-    graphs, nodes, _, channels = out.shape
-    for b in range(graphs):
+    for b in range(out.shape[0]):
         _read(radius, cosine, sine, first, b, row)
-        if not mask[b].all():
-            _mask_edges(mask[b], channels, row)
-        for c in range(channels):
-            edge = 0
-            for j in range(nodes):
-                out[b, j, j, c] = 0
-                for i in range(j):
-                    value = row[(edge + i) * channels + c]
-                    out[b, j, i, c] = value
-                    out[b, i, j, c] = value
-                edge += j
+        _write_edges(row, mask[b], out[b])
+
+
+@numba.jit(**OPTIONS)
+def _write_nodes(row, mask, out):
+    nodes, features = out.shape
+    flat = out.reshape(nodes * features)
+    for k in range(nodes * features):
+        flat[k] = row[k]
+    for i in range(nodes):
+        if not mask[i]:
+            out[i] = 0
+
+
+@numba.jit(**OPTIONS)
+def _write_edges(row, mask, out):
+    nodes, _, channels = out.shape
+    if not mask.all():
+        _mask_edges(mask, channels, row)
+    for c in range(channels):
+        edge = 0
+        for j in range(nodes):
+            out[j, j, c] = 0
+            for i in range(j):
+                value = row[(edge + i) * channels + c]
+                out[j, i, c] = value
+                out[i, j, c] = value
+            edge += j
 
 
 @numba.jit(**OPTIONS)
@@ -143,3 +160,219 @@ def _mask_edges(mask, channels, row):
             if not (mask[i] and mask[j]):
                 edge = j * (j - 1) // 2 + i
                 row[edge * channels : (edge + 1) * channels] = 0
+
+
+AT_ONCE = 2**15  # blocks of four normals drawn together: they stay in the second cache
+
+
+class Part(NamedTuple):
+    """A component on a walk: its labels for nodes and leaves of the tree, whose mask it has, and its width there."""
+
+    node: int
+    leaf: int
+    mask: Tensor  # (B, N)
+    edges: bool
+    width: int
+
+
+class Walk:
+    """Where the graphs of a batch stand on their Brownian paths.
+
+    `middle[b]` holds the values that the halving of [0, 1] has met on the way down to graph b's cell: 0 = W(0), W(1),
+    then the middle of every level. A step draws the levels from the first one that has changed, and the last bridge.
+    Entries behind a graph's last real node are left out; those of all components stand one after the other.
+    """
+
+    def __init__(self, index: Tensor, parts: list[Part], depth: int) -> None:
+        self.index, self.depth, self.parts = index, depth, parts
+        blocks = np.stack([_blocks(_array(part.mask), part.width, part.edges) for part in parts], 1)
+        self.ends = np.cumsum(blocks, 1)  # (B, components): where a graph's blocks of each end
+        self.labels = np.array([(part.node, part.leaf) for part in parts], np.uint64)
+        graphs, most = len(index), 4 * int(self.ends[:, -1].max())
+        self.cell, self.time = np.full(graphs, -1), np.full(graphs, np.nan)
+        self.middle = np.zeros((graphs, depth + 2, most))
+        self.value = np.zeros((graphs, most))
+
+    def serves(self, index: Tensor, parts: list[Part]) -> bool:
+        """Whether it is about these graphs in this shape."""
+        return torch.equal(index, self.index) and all(
+            (a.node, a.edges, a.width) == (b.node, b.edges, b.width) and torch.equal(a.mask, b.mask)
+            for a, b in zip(parts, self.parts, strict=True)
+        )
+
+    def go(self, t: Tensor, scale: Tensor, key: tuple[int, int], polar: Any) -> np.ndarray:
+        """Move to the times t; the increments times scale, (B, entries). `polar`: Box-Muller on (4, K) uniforms."""
+        times, scales = _array(t), _array(scale)
+        target, first = _descend(self.cell, self.time, times, self.depth)
+        ends = np.cumsum((self.depth + 2 - first) * self.ends[:, -1])
+        out = np.zeros(self.value.shape, np.float32)
+        begin = 0
+        while begin < len(times):
+            before = int(ends[begin - 1]) if begin else 0
+            end = max(begin + 1, int(np.searchsorted(ends, before + AT_ONCE, side="right")))
+            part = slice(begin, end)
+            uniform = torch.empty(4, int(ends[end - 1]) - before)
+            _tree_uniforms(
+                np.uint64(key[0]), np.uint64(key[1]), _array(self.index[part]), times[part], target[part], first[part],
+                self.ends[part], self.depth, self.labels, uniform.numpy(),
+            )  # fmt: skip
+            radius, cosine, sine = polar(uniform)
+            _move(
+                radius.numpy(), cosine.numpy(), sine.numpy(), times[part], target[part], first[part],
+                self.ends[part], self.depth, scales[part], self.middle[part], self.value[part], out[part],
+            )  # fmt: skip
+            begin = end
+        self.cell, self.time = target, times.copy()
+        return out
+
+    def place(self, rows: np.ndarray, number: int, shape: torch.Size) -> Tensor:
+        """Component `number` of the increments, every number at its place."""
+        part, out = self.parts[number], torch.empty(shape)
+        starts = self.ends[:, number - 1] if number else np.zeros(len(rows), np.int64)
+        graphs, nodes = part.mask.shape
+        spread = _spread_edges if part.edges else _spread_nodes
+        view = out.view(graphs, nodes, nodes, -1) if part.edges else out.view(graphs, nodes, -1)
+        spread(rows, starts, self.ends[:, number], _array(part.mask), view.numpy())
+        return out
+
+
+@numba.jit(**OPTIONS)
+def _blocks(mask, width, edges):
+    """Blocks of four entries up to the last real node."""
+    count = np.empty(mask.shape[0], np.int64)
+    for b in range(mask.shape[0]):
+        last = 0
+        for i in range(mask.shape[1]):
+            if mask[b, i]:
+                last = i + 1
+        count[b] = ((last * (last - 1) // 2 if edges else last) * width + 3) // 4
+    return count
+
+
+@numba.jit(**OPTIONS)
+def _descend(cell, time, t, depth):
+    """The last cell that holds each t, and the first level that is new; depth + 2: the value stands."""
+    target, first = np.empty_like(cell), np.empty_like(cell)
+    for b in range(t.shape[0]):
+        low, width, node = 0.0, 1.0, 0
+        for _ in range(depth):
+            width /= 2
+            upper = t[b] >= low + width
+            low = low + width if upper else low
+            node = 2 * node + upper
+        target[b] = node
+        if cell[b] < 0:
+            first[b] = 0
+        elif time[b] == t[b]:
+            first[b] = depth + 2
+        elif cell[b] == node:
+            first[b] = depth + 1
+        else:
+            changed, first[b] = cell[b] ^ node, depth + 2
+            while changed:
+                changed >>= 1
+                first[b] -= 1
+    return target, first
+
+
+@numba.jit(**OPTIONS)
+def _tree_uniforms(key_0, key_1, index, t, target, first, ends, depth, labels, out):
+    """The numbers of each graph's levels from `first` on (0: W(1)), then of the leaf: all components, block by block."""
+    counters = np.empty((4, out.shape[1]), np.uint64)
+    item = 0
+    for b in range(t.shape[0]):
+        graph = np.uint64(index[b])
+        low, high = graph & LOW, (graph >> HALF_WORD & np.uint64(0xFF)) << np.uint64(24)
+        for level in range(first[b], depth + 2):
+            leaf = level == depth + 1
+            node = 0 if level == 0 else (1 << (level - 1)) + (target[b] >> (depth - level + 1))
+            step = np.uint64(np.int64(t[b] * 4294967296.0) if leaf else node) & LOW
+            begin = 0
+            for c in range(ends.shape[1]):
+                for k in range(ends[b, c] - begin):
+                    counters[0, item + k] = np.uint64(k)
+                    counters[3, item + k] = high | labels[c, 1 if leaf else 0]
+                item += ends[b, c] - begin
+                begin = ends[b, c]
+            counters[1, item - begin : item] = step
+            counters[2, item - begin : item] = low
+    _flat_uniforms(key_0, key_1, counters[0], counters[1], counters[2], counters[3], out[0], out[1], out[2], out[3])
+
+
+@numba.jit(**OPTIONS)
+def _flat_uniforms(key_0, key_1, a0, a1, a2, a3, first, second, third, fourth):
+    half, scale, shift = np.float32(0.5), np.float32(2.0**-24), np.uint64(8)
+    for k in range(a0.shape[0]):
+        c0, c1, c2, c3 = _ten_rounds(a0[k], a1[k], a2[k], a3[k], key_0, key_1)
+        first[k] = (np.float32(np.int32(c0 >> shift)) + half) * scale
+        second[k] = (np.float32(np.int32(c2 >> shift)) + half) * scale
+        third[k] = (np.float32(np.int32(c1 >> shift)) + half) * scale
+        fourth[k] = (np.float32(np.int32(c3 >> shift)) + half) * scale
+
+
+@numba.jit(**OPTIONS)
+def _move(radius, cosine, sine, t, target, first, ends, depth, scale, middle, value, out):
+    """Each graph to its time: new middles, the value at t, and the increment times scale."""
+    z = np.empty(4 * radius.shape[1], np.float32)
+    _normals(radius[0], radius[1], cosine[0], cosine[1], sine[0], sine[1], z)
+    item = 0
+    for b in range(t.shape[0]):
+        if first[b] > depth + 1:
+            continue
+        size = 4 * ends[b, -1]
+        own = middle[b, :, :size]
+        left, right, low, width = 0, 1, 0.0, 1.0
+        if first[b] == 0:
+            for k in range(size):
+                own[1, k] = np.float64(z[item + k])
+            item += size
+        for level in range(1, depth + 1):
+            if level >= first[b]:
+                _halve(own[left], own[right], z[item : item + size], np.sqrt(width), own[level + 1])
+                item += size
+            width /= 2
+            if target[b] >> (depth - level) & 1:
+                left, low = level + 1, low + width
+            else:
+                right = level + 1
+        u = min(max((t[b] - low) / width, 0.0), 1.0)
+        spread = np.sqrt(width * u * (1 - u))
+        _bridge(own[left], own[right], z[item : item + size], u, spread, scale[b], value[b, :size], out[b, :size])
+        item += size
+
+
+@numba.jit(**OPTIONS)
+def _halve(left, right, z, root, out):
+    for k in range(z.shape[0]):
+        out[k] = (left[k] + right[k]) / 2 + np.float64(z[k]) * root / 2
+
+
+@numba.jit(**OPTIONS)
+def _bridge(left, right, z, u, spread, scale, value, out):
+    """Between two points as torch.lerp has it."""
+    upper = u >= 0.5
+    weight = 1 - u if upper else u
+    for k in range(z.shape[0]):
+        a, b = left[k], right[k]
+        ahead = (b - a) * weight
+        new = (b - ahead if upper else a + ahead) + np.float64(z[k]) * spread
+        out[k] = (new - value[k]) * scale
+        value[k] = new
+
+
+@numba.jit(**OPTIONS)
+def _spread_nodes(rows, starts, ends, mask, out):
+    row = np.zeros(out.shape[1] * out.shape[2] + 3, np.float32)
+    for b in range(rows.shape[0]):
+        count = 4 * (ends[b] - starts[b])
+        row[:count] = rows[b, 4 * starts[b] : 4 * ends[b]]
+        _write_nodes(row, mask[b], out[b])
+
+
+@numba.jit(**OPTIONS)
+def _spread_edges(rows, starts, ends, mask, out):
+    row = np.zeros(out.shape[1] * (out.shape[1] - 1) // 2 * out.shape[3] + 3, np.float32)
+    for b in range(rows.shape[0]):
+        count = 4 * (ends[b] - starts[b])
+        row[:count] = rows[b, 4 * starts[b] : 4 * ends[b]]
+        _write_edges(row, mask[b], out[b])
