@@ -369,7 +369,8 @@ def _place(polar: Polar, part: slice, name: str, like: GraphState) -> Tensor:
     kernels = _compiled(like.device)
     if kernels is not None:
         mask = None if kind == "graph" else like.mask
-        return kernels.place(*polar, part, mask, kind == "edge", x.shape).to(x.dtype)
+        placed = kernels.place(*polar, part, mask, kind == "edge", x.shape).to(x.dtype)
+        return like.project(name, placed) if kind == "position" else placed
     normals = _normals_of(polar, part, _entry_count(kind, x.shape)).to(x.dtype)
     return like.project(name, _spread(normals, kind, x))
 

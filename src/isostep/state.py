@@ -3,6 +3,7 @@
     X  node kind   (B, N, F)      one vector per node
     A  edge kind   (B, N, N[, C]) symmetric, zero diagonal
     y  graph kind  (B, F)         one vector per graph
+    P  position kind (B, N, F)    one point per node, the mean over a graph's nodes zero
 
 Entries of padded nodes are zero. A component's kind is given, or read off its name and shape: `A` and `E` (or four
 axes) are edges, two axes a graph vector, anything else nodes. Where name and shape leave both open, the kind is asked
@@ -22,7 +23,7 @@ from torch import Tensor
 from isostep.base.checks import is_mapping
 from isostep.base.errors import InputError
 
-Kind = Literal["node", "edge", "graph"]
+Kind = Literal["node", "edge", "graph", "position"]
 Tree = TypeVar("Tree")
 NODE_NAMES, EDGE_NAMES = ("X",), ("A", "E")
 
@@ -44,11 +45,16 @@ class Mask:
         """(B,) number of real nodes."""
         return self.nodes.sum(1)
 
+    def centred(self, points: Tensor) -> Tensor:
+        """Masked points (B, N, F) without their graph's mean."""
+        mean = points.sum(1, keepdim=True) / self.sizes[:, None, None]
+        return torch.where(self.nodes[..., None], points - mean, 0.0)
+
     def of(self, kind: Kind, ndim: int) -> Tensor | None:
         """Mask that broadcasts over a component, or None where nothing is masked."""
         if kind == "graph":
             return None
-        mask = self.nodes if kind == "node" else self.pairs
+        mask = self.pairs if kind == "edge" else self.nodes
         return mask[(...,) + (None,) * (ndim - mask.ndim)]
 
     def free_entries(self, kind: Kind, shape: torch.Size) -> Tensor:
@@ -56,8 +62,8 @@ class Mask:
         n = self.sizes
         if kind == "graph":
             return torch.full_like(n, shape[1:].numel())
-        if kind == "node":
-            return n * shape[2:].numel()
+        if kind in ("node", "position"):
+            return (n - int(kind == "position")) * shape[2:].numel()
         return n * (n - 1) // 2 * shape[3:].numel()
 
 
@@ -128,10 +134,11 @@ class GraphState:
         return GraphState(components, self.masks, self.kinds)
 
     def project(self, name: str, value: Tensor) -> Tensor:
-        """Zero a component's padded entries and diagonal."""
+        """Zero a component's padded entries and diagonal; take positions' mean away."""
         mask = self.masks.of(self.kinds[name], value.ndim)
         # Not a product: a drift may be undefined (NaN) where there is no node.
-        return value if mask is None else torch.where(mask, value, 0.0)
+        value = value if mask is None else torch.where(mask, value, 0.0)
+        return self.masks.centred(value) if self.kinds[name] == "position" else value
 
     def free_entries(self, name: str) -> Tensor:
         """(B,) number of independent entries of a component."""
@@ -150,7 +157,8 @@ class GraphState:
     def reorder(self, order: Tensor) -> GraphState:
         """The same graphs with their node slots in another order, (B, N)."""
         rows = torch.arange(self.batch, device=self.device)[:, None]
-        places = {"graph": (), "node": (rows, order), "edge": (rows[..., None], order[:, :, None], order[:, None])}
+        node, edge = (rows, order), (rows[..., None], order[:, :, None], order[:, None])
+        places = {"graph": (), "node": node, "position": node, "edge": edge}
         components = {name: value[places[self.kinds[name]]] for name, value in self.components.items()}
         return GraphState(components, Mask(self.mask[rows, order]), self.kinds)
 
@@ -240,7 +248,7 @@ def _infer_kind(name: str, value: Tensor) -> Kind:
 def _leading(kind: Kind, mask: Tensor) -> tuple[int, ...]:
     """Axes of a component before its features."""
     b, n = mask.shape
-    return {"node": (b, n), "edge": (b, n, n), "graph": (b,)}[kind]
+    return {"node": (b, n), "position": (b, n), "edge": (b, n, n), "graph": (b,)}[kind]
 
 
 def _check(name: str, value: Tensor, kind: Kind, masks: Mask) -> None:
@@ -249,7 +257,7 @@ def _check(name: str, value: Tensor, kind: Kind, masks: Mask) -> None:
     if not value.is_floating_point():
         raise InputError(f"component {name} must be floating point, got {value.dtype}")
     wanted = _leading(kind, masks.nodes)
-    axes = {"node": (3,), "edge": (3, 4), "graph": (2,)}[kind]
+    axes = {"node": (3,), "position": (3,), "edge": (3, 4), "graph": (2,)}[kind]
     if value.ndim not in axes or tuple(value.shape[: len(wanted)]) != wanted:
         raise InputError(
             f"component {name} of kind {kind} has shape {tuple(value.shape)}, which does not match the mask's "
@@ -262,6 +270,8 @@ def _check(name: str, value: Tensor, kind: Kind, masks: Mask) -> None:
         raise InputError(f"component {name} is not zero on padded nodes or the diagonal; multiply by the mask first")
     if kind == "edge" and not torch.equal(value, value.transpose(1, 2)):
         raise InputError(f"component {name} is not symmetric; use (A + A.transpose(1, 2)) / 2")
+    if kind == "position" and bool(value.sum(1).abs().gt(1e-3 * (1 + value.abs().sum(1))).any()):
+        raise InputError(f"positions {name} have a mean that is not zero; subtract it over each graph's nodes")
 
 
 def _resize_axis(value: Tensor, axis: int, size: int) -> Tensor:
@@ -273,6 +283,6 @@ def _resize_axis(value: Tensor, axis: int, size: int) -> Tensor:
 
 
 def _resize(value: Tensor, kind: Kind, nodes: int) -> Tensor:
-    for axis in {"graph": (), "node": (1,), "edge": (1, 2)}[kind]:
+    for axis in {"graph": (), "node": (1,), "position": (1,), "edge": (1, 2)}[kind]:
         value = _resize_axis(value, axis, nodes)
     return value

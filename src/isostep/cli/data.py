@@ -83,6 +83,7 @@ def _summary(dataset: Dataset) -> dict[str, Any]:
         "nodes": [int(sizes[0]), int(sizes[-1])],
         "mean_edges": round(float(np.diff(edges).mean()), 2),
         **({} if spec is None else {"atoms": list(spec.atoms)}),
+        **({"left_out": int(dataset.arrays["left_out"])} if "left_out" in dataset.arrays else {}),
     }
 
 

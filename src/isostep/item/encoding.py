@@ -86,8 +86,8 @@ class Molecules(Sequence[MoleculeGraph]):
 
     def take(self, chosen: np.ndarray) -> Molecules:
         """The molecules with these indices, in this order."""
-        atom_rows, atom_ends = _rows(self.atom_ends, chosen)
-        bond_rows, bond_ends = _rows(self.bond_ends, chosen)
+        atom_rows, atom_ends = flat_rows(self.atom_ends, chosen)
+        bond_rows, bond_ends = flat_rows(self.bond_ends, chosen)
         return Molecules(self.atoms[atom_rows], self.bonds[bond_rows], atom_ends, bond_ends)
 
     def tensors(
@@ -113,7 +113,7 @@ class Molecules(Sequence[MoleculeGraph]):
         return torch.from_numpy(x), torch.from_numpy(a), torch.from_numpy(mask)
 
 
-def _rows(ends: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def flat_rows(ends: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Flat rows that belong to the chosen items, and the items' new ends."""
     lengths = np.diff(ends)[chosen]
     new_ends = np.concatenate([[0], np.cumsum(lengths)])

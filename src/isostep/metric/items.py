@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
 from isostep.base.errors import InputError, located
 from isostep.base.files import bounded_lines, csv_fields
-from isostep.item import Graph, Molecule
+from isostep.item import Conformer, Graph, Molecule
 from isostep.metric.molecules import canonical
 
-RUN_FILES = ("graphs.jsonl", "graphs.jsonl.gz", "molecules.smi", "molecules.smi.gz")
+RUN_FILES = tuple(name for kind in (Graph, Molecule, Conformer) for name in (kind.file, f"{kind.file}.gz"))
 PICKLES = (".pkl", ".pickle", ".p", ".pt", ".pth", ".joblib", ".gpickle")
 
 
@@ -39,6 +39,7 @@ class Skipped:
 class Items:
     """What was read: graphs, or canonical SMILES; `valid` has one flag per molecule, also for those that are not used.
 
+    `conformers`: molecules with positions, as they were generated.
     `corrected`: the flags were set before correction; otherwise they say whether RDKit accepts the molecule.
     """
 
@@ -47,6 +48,7 @@ class Items:
     smiles: list[str] = field(default_factory=list)
     valid: list[bool] = field(default_factory=list)
     corrected: bool = False
+    conformers: list[Conformer] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -84,7 +86,7 @@ def _from_memory(source: Sequence[Any], strict: bool) -> Items:
 
     def add(item: Any) -> None:
         if isinstance(item, Molecule):
-            _add_corrected(items, item.smiles, item.valid)
+            _add_molecule(items, item)
         elif molecules:
             _add_smiles(items, item)
         else:
@@ -108,6 +110,8 @@ def _from_path(path: Path, strict: bool) -> Items:
     kind = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else (suffixes or [""])[-1]
     if kind not in _READERS:
         raise InputError(f"cannot tell what {path} holds; expected {', '.join(_READERS)}, also with .gz, or a folder")
+    if path.name.removesuffix(".gz") == Conformer.file:
+        return _read_conformers([path], strict)
     items = Items("graph" if kind == ".jsonl" else "molecule")
     _READERS[kind](path, items, strict)
     return items
@@ -118,6 +122,8 @@ def _from_shards(folder: Path, strict: bool) -> Items:
     from isostep.run.reading import read_run
 
     run = read_run(folder)
+    if run.plan.item is Conformer:
+        return _read_conformers(run.files(), strict)
     items = Items(run.plan.kind)
     for path in run.files():
         (_read_jsonl if items.kind == "graph" else _read_smi)(path, items, strict)
@@ -131,6 +137,17 @@ def _read_jsonl(path: Path, items: Items, strict: bool) -> None:
     _each(_lines(path), add, str(path), items, strict)
 
 
+def _read_conformers(paths: Iterable[Path], strict: bool) -> Items:
+    items = Items("molecule", corrected=True)
+
+    def add(line: bytes) -> None:
+        _add_molecule(items, Conformer.from_line(_text(line)))
+
+    for path in paths:
+        _each(_lines(path), add, str(path), items, strict)
+    return items
+
+
 def _read_smi(path: Path, items: Items, strict: bool) -> None:
     lines = [(number, line) for number, line in _lines(path) if not line.startswith(b"#")]
     if lines and lines[0][1].split()[0].lower() == b"smiles":
@@ -141,8 +158,7 @@ def _read_smi(path: Path, items: Items, strict: bool) -> None:
         text = _text(line)
         if not items.corrected:
             return _add_smiles(items, text.split()[0])
-        molecule = Molecule.from_line(text.rstrip("\r\n"))
-        _add_corrected(items, molecule.smiles, molecule.valid)
+        _add_molecule(items, Molecule.from_line(text.rstrip("\r\n")))
 
     _each(lines, add, str(path), items, strict)
 
@@ -230,14 +246,17 @@ def _add_smiles(items: Items, text: str) -> None:
     items.smiles.append(smiles)
 
 
-def _add_corrected(items: Items, text: str, valid: bool) -> None:
+def _add_molecule(items: Items, molecule: Molecule) -> None:
     """Correction can leave nothing (an empty SMILES): invalid, and of no further use."""
+    text = molecule.smiles
     smiles = canonical(text) if text else None
     if text and smiles is None:
         raise BadLine(f"RDKit rejects the corrected molecule {text[:60]!r}: {_fault(text)}")
-    items.valid.append(valid)
+    items.valid.append(molecule.valid)
     if smiles is not None:
         items.smiles.append(smiles)
+    if isinstance(molecule, Conformer):
+        items.conformers.append(molecule)
 
 
 def _fault(text: str) -> str:

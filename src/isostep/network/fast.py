@@ -111,7 +111,7 @@ class FastNetwork:
     ) -> None:
         self.network, self.path = network, path
         self.settings = FastSettings.from_environment() if settings is None else settings
-        self._node_axes = tuple({"node": 1, "edge": 2, "graph": 0}[kind] for kind in kinds)
+        self._node_axes = tuple({"node": 1, "position": 1, "edge": 2, "graph": 0}[kind] for kind in kinds)
         self._program: Program | None = None
         self._weights: list[tuple[int, int]] | None = None
         # Where each weight is kept: walking through the modules would add a tenth to the call of a single graph.

@@ -75,7 +75,7 @@ class SampleResult:
 
     def _of(self, kind: type[Item]) -> list[Any]:
         made = self.model.info.kind
-        if made != kind.kind:
+        if not issubclass(self.model.decoder.item, kind):
             raise InputError(f"{self.model.info.name} makes {made}s: use .items, .{made}s or .to_networkx()")
         return self.items
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from torch import nn
 
 from isostep.base.errors import InputError
@@ -33,14 +35,7 @@ class Evaluation:
         weights = {name: value.detach().cpu() for name, value in network.state_dict().items()}
         model, values = Model.of(self.info, weights), {}
         result = sample(model, s.graphs, schedule="uniform", solver=s.solver, steps=s.steps, seed=s.seed)
-        molecules = self.info.kind == "molecule"
-        items = [smiles for smiles in result.smiles if smiles] if molecules else result.graphs
         for key in s.metrics:
-            if key == "valid" and molecules:  # before correction, which SMILES do not tell
-                values[key] = sum(molecule.valid for molecule in result.molecules) / len(result)
-                continue
-            try:
-                values[key] = evaluate(items, self.reference, metrics=[key], resamples=0).values[key].value
-            except InputError:
-                continue
+            with contextlib.suppress(InputError):
+                values[key] = evaluate(result, self.reference, metrics=[key], resamples=0).values[key].value
         return values

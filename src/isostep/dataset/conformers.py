@@ -1,0 +1,110 @@
+"""QM9 with positions: what the package qm9pack carries of every molecule, hydrogens left out.
+
+Heavy atoms stand in one order in the SMILES and among the coordinates. That order is checked molecule by molecule: equal
+elements; bonds as long as the covalent radii say; no other pair closer than a bond could be. Molecules that fail are
+counted and left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from isostep.base.errors import InputError
+from isostep.base.progress import progress
+from isostep.dataset.data import SPLITS, molecule_arrays
+from isostep.dataset.package import Package
+from isostep.item.encoding import MoleculeGraph, Molecules, MoleculeSpec, encoder
+
+BOND = (0.7, 1.25)  # length of a bond, in sums of covalent radii
+APART = 1.1  # least distance of atoms without one
+LEFT_OUT = "left_out"
+
+
+class Row(NamedTuple):
+    """A molecule as the package has it; `number` is that of the published order."""
+
+    number: int
+    smiles: str
+    elements: list[str]
+    positions: np.ndarray
+
+
+def read_conformers(
+    package: Package, place: Path, folders: Iterable[Path], spec: MoleculeSpec
+) -> dict[str, np.ndarray]:
+    """Arrays of molecules with `positions` (atoms, 3), centred, in ångström; `left_out` counts what did not fit."""
+    folders = list(folders)
+    test, encode, radii = _test_rows(package, folders), encoder(spec), covalent_radii(spec.atoms)
+    smiles, graphs, positions, split, left_out = [], [], [], [], 0
+    with progress("reading conformers", total=package.held) as advance:
+        for row in _rows(package, place):
+            advance()
+            graph, points = encode(row.smiles), _heavy(row)
+            if not _fits(graph, row, points, spec, radii):
+                left_out += 1
+                continue
+            smiles.append(row.smiles)
+            graphs.append(graph)
+            positions.append(points - points.mean(0))
+            split.append(SPLITS.index("test" if row.number in test else "train"))
+    if not graphs:
+        raise InputError(f"package {package.name} holds no usable conformer; install version 1.0.3")
+    arrays = molecule_arrays(smiles, Molecules.of(graphs), np.array(split))
+    return {**arrays, "positions": np.concatenate(positions).astype(np.float32), LEFT_OUT: np.array(left_out)}
+
+
+def covalent_radii(atoms: Iterable[str]) -> np.ndarray:
+    from rdkit.Chem import GetPeriodicTable
+
+    return np.array([GetPeriodicTable().GetRcovalent(symbol) for symbol in atoms])
+
+
+def relative_distances(elements: np.ndarray, positions: np.ndarray, radii: np.ndarray) -> np.ndarray:
+    """(n, n) distances over the sums of covalent radii; `elements` are indices into `radii`."""
+    far = np.linalg.norm(positions[:, None] - positions[None], axis=-1)
+    return far / (radii[elements][:, None] + radii[elements][None])
+
+
+def _heavy(row: Row) -> np.ndarray:
+    return row.positions[[element != "H" for element in row.elements]]
+
+
+def _fits(graph: MoleculeGraph, row: Row, points: np.ndarray, spec: MoleculeSpec, radii: np.ndarray) -> bool:
+    if [spec.atoms[k] for k in graph.atoms] != [element for element in row.elements if element != "H"]:
+        return False
+    relative = relative_distances(graph.atoms, points, radii)
+    i, j, _ = graph.bonds.T
+    bonded = np.eye(len(points), dtype=bool)
+    bonded[i, j] = bonded[j, i] = True
+    lengths = relative[i, j]
+    return bool(((lengths > BOND[0]) & (lengths < BOND[1])).all() and (relative[~bonded] > APART).all())
+
+
+def _rows(package: Package, place: Path) -> Iterator[Row]:
+    for part in package.files:
+        with open(place / part, encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if not {"Index", "SMILES", "Elements", "XYZ_Ang"} <= set(reader.fieldnames or ()):
+                raise InputError(f"{file.name}, line 1: expected columns Index, SMILES, Elements, XYZ_Ang")
+            for row in reader:
+                elements = row["Elements"].strip("[]").replace("'", "").split(",")
+                # Numbers such as `1.` are not JSON.
+                points = json.loads(row["XYZ_Ang"].replace(".,", ".0,").replace(".]", ".0]"))
+                yield Row(int(row["Index"]) - 1, row["SMILES"], elements, np.array(points))
+
+
+def _test_rows(package: Package, folders: list[Path]) -> set[int]:
+    """From a file of the whole set with its split, else the published list."""
+    for folder in folders:
+        for path in (folder / "qm9.csv.gz", folder / "qm9.csv"):
+            if path.is_file():
+                with gzip.open(path, "rt") if path.suffix == ".gz" else open(path) as file:
+                    return {k for k, row in enumerate(csv.DictReader(file)) if row["test"] == "1"}
+    return package.test_rows(folders)

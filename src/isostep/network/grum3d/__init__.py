@@ -1,0 +1,1 @@
+"""GruM with positions."""
