@@ -18,12 +18,12 @@ import numpy as np
 
 from isostep.base.errors import InputError
 from isostep.base.progress import progress
-from isostep.dataset.data import SPLITS, molecule_arrays
+from isostep.dataset.data import SPLITS, Dataset, molecule_arrays
 from isostep.dataset.package import Package
+from isostep.item.conformer import APART, DECIMALS, Conformer, relative_distances
 from isostep.item.encoding import MoleculeGraph, Molecules, MoleculeSpec, encoder
 
 BOND = (0.7, 1.25)  # length of a bond, in sums of covalent radii
-APART = 1.1  # least distance of atoms without one
 LEFT_OUT = "left_out"
 
 
@@ -41,13 +41,13 @@ def read_conformers(
 ) -> dict[str, np.ndarray]:
     """Arrays of molecules with `positions` (atoms, 3), centred, in ångström; `left_out` counts what did not fit."""
     folders = list(folders)
-    test, encode, radii = _test_rows(package, folders), encoder(spec), covalent_radii(spec.atoms)
+    test, encode = _test_rows(package, folders), encoder(spec)
     smiles, graphs, positions, split, left_out = [], [], [], [], 0
     with progress("reading conformers", total=package.held) as advance:
         for row in _rows(package, place):
             advance()
             graph, points = encode(row.smiles), _heavy(row)
-            if not _fits(graph, row, points, spec, radii):
+            if not _fits(graph, row, points, spec):
                 left_out += 1
                 continue
             smiles.append(row.smiles)
@@ -60,26 +60,39 @@ def read_conformers(
     return {**arrays, "positions": np.concatenate(positions).astype(np.float32), LEFT_OUT: np.array(left_out)}
 
 
-def covalent_radii(atoms: Iterable[str]) -> np.ndarray:
-    from rdkit.Chem import GetPeriodicTable
+def conformers(dataset: Dataset, which: str, most: int | None = None) -> list[Conformer]:
+    """Molecules of a split with their positions, in a fixed random order; the first `most` of them."""
+    from rdkit import Chem
 
-    return np.array([GetPeriodicTable().GetRcovalent(symbol) for symbol in atoms])
-
-
-def relative_distances(elements: np.ndarray, positions: np.ndarray, radii: np.ndarray) -> np.ndarray:
-    """(n, n) distances over the sums of covalent radii; `elements` are indices into `radii`."""
-    far = np.linalg.norm(positions[:, None] - positions[None], axis=-1)
-    return far / (radii[elements][:, None] + radii[elements][None])
+    molecules, points, smiles = dataset.encoded(which), dataset.positions(which), dataset.split(which)
+    order = np.random.default_rng(0).permutation(len(molecules))[:most]
+    spec, out = dataset.spec, []
+    assert spec is not None
+    for k in order.tolist():
+        graph, mol = molecules[k], Chem.MolFromSmiles(smiles[k])
+        spots = points[molecules.atom_ends[k] : molecules.atom_ends[k + 1]].round(DECIMALS)
+        out.append(
+            Conformer(
+                Chem.MolToSmiles(mol),
+                True,
+                tuple(spec.atoms[c] for c in graph.atoms),
+                tuple(atom.GetFormalCharge() for atom in mol.GetAtoms()),
+                tuple((i, j, order) for i, j, order in graph.bonds.tolist()),
+                tuple((x, y, z) for x, y, z in spots.tolist()),
+            )
+        )
+    return out
 
 
 def _heavy(row: Row) -> np.ndarray:
     return row.positions[[element != "H" for element in row.elements]]
 
 
-def _fits(graph: MoleculeGraph, row: Row, points: np.ndarray, spec: MoleculeSpec, radii: np.ndarray) -> bool:
-    if [spec.atoms[k] for k in graph.atoms] != [element for element in row.elements if element != "H"]:
+def _fits(graph: MoleculeGraph, row: Row, points: np.ndarray, spec: MoleculeSpec) -> bool:
+    atoms = [spec.atoms[k] for k in graph.atoms]
+    if atoms != [element for element in row.elements if element != "H"]:
         return False
-    relative = relative_distances(graph.atoms, points, radii)
+    relative = relative_distances(atoms, points)
     i, j, _ = graph.bonds.T
     bonded = np.eye(len(points), dtype=bool)
     bonded[i, j] = bonded[j, i] = True

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from isostep.base.errors import InputError
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
 DECIMALS = 4  # of a position, in ångström
+APART, NEAR = 1.1, 1.2  # in sums of covalent radii: closer atoms clash unless bonded; farther ones are not bonded
 
 
 class _Line(Frozen):
@@ -93,6 +96,20 @@ class Conformer(Molecule):
         return {"smiles": self.smiles, "valid": self.valid, "atoms": len(self.atoms)}
 
     @cached_property
+    def _relative(self) -> np.ndarray:
+        """(n, n) distances over the sums of covalent radii."""
+        return relative_distances(self.atoms, np.array(self.positions).reshape(-1, 3))
+
+    def near_pairs(self) -> set[tuple[int, int]]:
+        """Pairs i < j that are as close as bonded atoms."""
+        return {(int(i), int(j)) for i, j in np.argwhere(np.triu(self._relative < NEAR, 1))}
+
+    def clashes(self) -> set[tuple[int, int]]:
+        """Pairs i < j without a bond that are too close."""
+        close = {(int(i), int(j)) for i, j in np.argwhere(np.triu(self._relative < APART, 1))}
+        return close - {(i, j) for i, j, _ in self.bonds}
+
+    @cached_property
     def _corrected(self) -> Mol | None:
         """The largest piece after correction, with its conformer."""
         from rdkit import Chem, rdBase
@@ -126,7 +143,8 @@ class Conformer(Molecule):
 
     def to_xyz(self, index: int) -> str:
         """An XYZ record of the atoms as generated."""
-        rows = (f"{a} {x:.{DECIMALS}f} {y:.{DECIMALS}f} {z:.{DECIMALS}f}" for a, (x, y, z) in zip(self.atoms, self.positions, strict=True))
+        spots = zip(self.atoms, self.positions, strict=True)
+        rows = (f"{atom} {x:.{DECIMALS}f} {y:.{DECIMALS}f} {z:.{DECIMALS}f}" for atom, (x, y, z) in spots)
         return "\n".join((str(len(self.atoms)), f"{index} {self.smiles}", *rows)) + "\n"
 
     texts: ClassVar = {
@@ -145,3 +163,16 @@ class Conformer(Molecule):
             "xyz": [[round(value, 2) for value in point] for point in self.positions],
             "bonds": [list(bond) for bond in self.bonds],
         }
+
+
+@cache
+def covalent_radius(symbol: str) -> float:
+    from rdkit.Chem import GetPeriodicTable
+
+    return GetPeriodicTable().GetRcovalent(symbol)
+
+
+def relative_distances(atoms: Sequence[str], points: np.ndarray) -> np.ndarray:
+    """(n, n) distances over the sums of covalent radii."""
+    radii = np.array([covalent_radius(symbol) for symbol in atoms])
+    return np.linalg.norm(points[:, None] - points[None], axis=-1) / (radii[:, None] + radii[None])

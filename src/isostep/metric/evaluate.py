@@ -13,6 +13,7 @@ from isostep.base.errors import InputError, require
 from isostep.base.progress import progress
 from isostep.item.graph import Graph
 from isostep.metric.base import Better, Metric, Value, evaluate_metric
+from isostep.metric.conformers import CONFORMER_METRICS, ConformerMetric
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.graph_summary import GraphSummary
 from isostep.metric.items import Items, Skipped, gather
@@ -124,6 +125,7 @@ def evaluate(
         for key, metric in chosen.items():
             task(0, note=key)
             generated = items.graphs if items.kind == "graph" else items.valid if key == "valid" else molecules
+            generated = items.conformers if isinstance(metric, ConformerMetric) else generated
             value = _value_or_reason(metric, generated, fitted, resamples, seed)
             if isinstance(value, Value):
                 values[key] = value
@@ -173,6 +175,7 @@ def _check_kind(items: Items, reference: Reference, name: str) -> None:
 
 def _molecule_metrics(items: Items) -> dict[str, Metric]:
     metrics: list[Any] = [Validity(items.corrected), *MOLECULE_METRICS]
+    metrics += CONFORMER_METRICS if items.conformers else ()
     return {metric.name: metric for metric in metrics}
 
 

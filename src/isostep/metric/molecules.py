@@ -101,11 +101,11 @@ def _map_chunk(function: Callable[[Mol], Any], smiles: list[str]) -> list:
 class Fitted(Protocol):
     """Statistics of a reference, kept for several metrics."""
 
-    def arrays_of(self, metric: MoleculeMetric) -> Arrays:
+    def arrays_of(self, metric: Any) -> Arrays:
         """What the metric's `fit` returned."""
         ...
 
-    def floor_of(self, metric: MoleculeMetric, n: int) -> float | None:
+    def floor_of(self, metric: Any, n: int) -> float | None:
         """The metric's value for n training molecules."""
         ...
 

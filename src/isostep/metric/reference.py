@@ -19,7 +19,9 @@ import numpy as np
 from isostep.base.errors import InputError
 from isostep.base.files import read_json, replacing
 from isostep.base.progress import progress
+from isostep.dataset.data import Dataset
 from isostep.metric.archive import opened
+from isostep.metric.conformers import CONFORMER_METRICS, ConformerMetric
 from isostep.metric.fcd import FrechetDistance
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.graph_summary import GraphSummary
@@ -59,6 +61,7 @@ class MoleculeReference:
     floors: Mapping[str, list[tuple[int, float]]] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     rdkit: str = ""
+    extends: str = ""  # the reference of the package that it adds to
 
     @staticmethod
     def fit(
@@ -86,19 +89,25 @@ class MoleculeReference:
         floors = _floors(metrics, statistics, sets["train"], floor_sizes, seed) if train is not None else {}
         return MoleculeReference(statistics, floors, sizes, rdBase.rdkitVersion)
 
-    def arrays_of(self, metric: MoleculeMetric) -> Arrays:
+    def arrays_of(self, metric: MoleculeMetric | ConformerMetric) -> Arrays:
         if metric.name not in self.statistics:
             raise InputError(
-                f"{metric.name}: this reference has no statistics of a {metric.against} set; fit it with one"
+                f"{metric.name}: this reference has no statistics of {_needed(metric)}; fit it with one"
             )
         return self.statistics[metric.name]
 
-    def floor_of(self, metric: MoleculeMetric, n: int) -> float | None:
+    def floor_of(self, metric: MoleculeMetric | ConformerMetric, n: int) -> float | None:
         """Read between the stored sizes; for more than the largest, its value; for fewer than the smallest, None."""
         if metric.name not in self.floors or n < self.floors[metric.name][0][0]:
             return None
         sizes, values = np.array(self.floors[metric.name]).T
         return float(np.interp(-1 / n, -1 / sizes, values))
+
+    def joined(self, other: Reference) -> MoleculeReference:
+        """With the statistics that `other` has besides."""
+        assert isinstance(other, MoleculeReference)
+        statistics, floors = {**other.statistics, **self.statistics}, {**other.floors, **self.floors}
+        return MoleculeReference(statistics, floors, self.sizes, self.rdkit)
 
     def save(self, path: str | Path) -> None:
         """Write an `.npz` archive, atomically."""
@@ -109,6 +118,7 @@ class MoleculeReference:
             "floors": dict(self.floors),
             "sizes": dict(self.sizes),
             "rdkit": self.rdkit,
+            "extends": self.extends,
         }
         with replacing(path) as temporary, open(temporary, "wb") as file:
             np.savez_compressed(file, molecule_reference=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
@@ -126,10 +136,29 @@ class MoleculeReference:
                 if key:
                     statistics[name][key] = arrays[file]
         floors = {name: [(int(n), float(value)) for n, value in rows] for name, rows in meta["floors"].items()}
-        return MoleculeReference(statistics, floors, meta["sizes"], meta["rdkit"])
+        return MoleculeReference(statistics, floors, meta["sizes"], meta["rdkit"], str(meta.get("extends", "")))
+
+
+def _needed(metric: MoleculeMetric | ConformerMetric) -> str:
+    return f"a {metric.against} set" if isinstance(metric, MoleculeMetric) else "positions, such as qm9-3d"
 
 
 Reference = MoleculeReference | GraphReference
+
+
+def geometry_reference(data: Dataset) -> MoleculeReference:
+    """Statistics of the test molecules' geometry, and what training molecules get."""
+    from rdkit import rdBase
+
+    from isostep.dataset.conformers import conformers
+
+    test, train = conformers(data, "test"), conformers(data, "train", FLOOR_SIZES[2])
+    statistics = {metric.name: metric.fit(test) for metric in CONFORMER_METRICS}
+    floors = {}
+    for metric in CONFORMER_METRICS:
+        measure = metric.compare(train, statistics[metric.name])
+        floors[metric.name] = [(n, _mean_over_blocks(measure, n, len(train))) for n in FLOOR_SIZES[:3]]
+    return MoleculeReference(statistics, floors, {"test": len(test), "train": len(train)}, rdBase.rdkitVersion)
 
 
 def _floors(
@@ -182,7 +211,10 @@ def load_reference(source: str | Path) -> Reference:
     with opened(path) as arrays:
         kinds = {"molecule_reference": MoleculeReference, "graph_summary": GraphSummary}
         found = next((kind for mark, kind in kinds.items() if mark in arrays.files), GraphReference)
-    return found.load(path)
+    reference = found.load(path)
+    if isinstance(reference, MoleculeReference) and reference.extends in shipped():
+        return reference.joined(load_reference(reference.extends))
+    return reference
 
 
 def build_reference(name: str, folder: str | Path | None = None) -> Reference:
@@ -193,7 +225,8 @@ def build_reference(name: str, folder: str | Path | None = None) -> Reference:
     if not data.split("test"):
         raise InputError(f"dataset {name} has no test split; a reference needs one")
     if data.kind == "molecule":
-        return MoleculeReference.fit(data.split("test"), data.split("train"))
+        fitted = MoleculeReference.fit(data.split("test"), data.split("train"))
+        return geometry_reference(data).joined(fitted) if "positions" in data.arrays else fitted
     rule = VALIDITY.get(shipped().get(data.name, Shipped("graph")).valid or "")
     shares = [Connected(), Unique(), *([Valid(rule)] if rule else [])]
     return GraphSummary.of(GraphReference.fit(data.split("test"), data.split("train"), shares))
