@@ -29,7 +29,8 @@ class Molecule3d:
 
 def start(graphs: int, nodes: int) -> GraphState:
     shapes = {"X": (graphs, nodes, 4), "E": (graphs, nodes, nodes, 2), "P": (graphs, nodes, 3)}
-    state = GraphState.of(torch.ones(graphs, nodes), **{name: torch.zeros(shape) for name, shape in shapes.items()})
+    blank = {name: torch.zeros(shape) for name, shape in shapes.items()}
+    state = GraphState.of(torch.ones(graphs, nodes), {"P": "position"}, **blank)  # P: mean zero at every step
     return standard_normal(state)
 
 

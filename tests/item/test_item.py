@@ -7,7 +7,7 @@ import json
 import pytest
 
 from isostep.base.errors import InputError
-from isostep.item import KINDS, Graph, Item, Molecule, read_items, write_items
+from isostep.item import KINDS, Conformer, Graph, Item, Molecule, read_items, write_items
 
 EXAMPLES: list[Item] = [
     Graph.of(4, [(0, 1), (1, 2)]),
@@ -15,6 +15,7 @@ EXAMPLES: list[Item] = [
     Molecule("CCO", True),
     Molecule("", False),
     Molecule("C[N+](C)(C)C", False),
+    Conformer("CO", True, ("C", "O"), (0, 0), ((0, 1, 1),), ((-0.7, 0.0, 0.0), (0.7, 0.0, 0.0))),
 ]
 
 
@@ -55,12 +56,12 @@ def test_a_molecule_line_is_checked_against_its_index():
 
 def test_tallies_are_what_a_summary_states():
     molecules = [item for item in EXAMPLES if isinstance(item, Molecule)]
-    assert Molecule.tally(molecules) == {"valid": 1}
+    assert Molecule.tally(molecules) == {"valid": 2}
     assert Graph.tally([Graph.of(1, [])]) == {}
 
 
 def test_pictures_and_space():
-    graph, dot, ethanol, nothing, _ = EXAMPLES
+    graph, dot, ethanol, nothing, *_ = EXAMPLES
     for item in (graph, dot, ethanol):
         picture = item.picture()
         assert picture is not None

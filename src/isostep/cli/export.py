@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
 
 def export(
     folder: Path = typer.Argument(help="Run folder of `isostep sample --out`."),
-    format: str = typer.Option(..., help="jsonl, smi, sdf or parquet (needs isostep[parquet])."),
+    format: str = typer.Option(..., help="jsonl, smi, sdf, xyz (with positions) or parquet (needs isostep[parquet])."),
     out: Path = typer.Option(..., help="File to write; .gz and .zst compress jsonl, smi and sdf."),
     partial: bool = typer.Option(False, help="Take what there is of an unfinished run."),
     as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),

@@ -1,6 +1,6 @@
 """QM9 with positions: what the package qm9pack carries of every molecule, hydrogens left out.
 
-Heavy atoms stand in one order in the SMILES and among the coordinates. That order is checked molecule by molecule: equal
+Heavy atoms stand in one order in the SMILES and among the coordinates. That is checked molecule by molecule: equal
 elements; bonds as long as the covalent radii say; no other pair closer than a bond could be. Molecules that fail are
 counted and left out.
 """
@@ -43,7 +43,7 @@ def read_conformers(
     folders = list(folders)
     test, encode = _test_rows(package, folders), encoder(spec)
     smiles, graphs, positions, split, left_out = [], [], [], [], 0
-    with progress("reading conformers", total=package.held) as advance:
+    with progress("reading conformers", package.held, "molecules") as advance:
         for row in _rows(package, place):
             advance()
             graph, points = encode(row.smiles), _heavy(row)

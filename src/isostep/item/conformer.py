@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -132,7 +133,7 @@ class Conformer(Molecule):
             pieces = Chem.GetMolFrags(mol, asMols=True, sanitizeFrags=False)
             if not pieces:
                 return None
-            piece = max(pieces, key=lambda one: len(Chem.MolToSmiles(one)))
+            _, piece = max(((len(Chem.MolToSmiles(one)), one) for one in pieces), key=itemgetter(0))
             return piece if Chem.SanitizeMol(piece, catchErrors=True) == Chem.SanitizeFlags.SANITIZE_NONE else None
 
     def to_rdkit(self) -> Mol | None:

@@ -96,8 +96,11 @@ class ConformerDecoder(MoleculeDecoder):
     def __call__(self, mean: GraphState) -> list[Conformer]:  # type: ignore[override]
         arrays = _arrays(mean["X"], mean["A"], mean.mask, self.spec)
         points = np.round(mean["P"].detach().cpu().double().numpy(), DECIMALS)
-        molecules = _molecules(arrays, self.spec)
-        return [_conformer(one, *(array[k] for array in arrays), points[k], self.spec) for k, one in enumerate(molecules)]
+        kinds, reals, charges, orders = arrays
+        return [
+            _conformer(one, kinds[k], reals[k], charges[k], orders[k], points[k], self.spec)
+            for k, one in enumerate(_molecules(arrays, self.spec))
+        ]
 
 
 def _conformer(

@@ -204,7 +204,9 @@ class Relaxed(ConformerMetric):
 
 class Strain(Relaxed):
     name = "strain"
-    definition = "median MMFF energy per heavy atom that relaxation sets free, kcal/mol; valid molecules, hydrogens added"
+    definition = (
+        "median MMFF energy per heavy atom that relaxation sets free, kcal/mol; valid molecules, hydrogens added"
+    )
     of = staticmethod(lambda done: done.before - done.after)
 
 
@@ -222,4 +224,3 @@ CONFORMER_METRICS: tuple[ConformerMetric, ...] = (
     Strain(),
     RelaxRmsd(),
 )
-

@@ -91,9 +91,7 @@ class MoleculeReference:
 
     def arrays_of(self, metric: MoleculeMetric | ConformerMetric) -> Arrays:
         if metric.name not in self.statistics:
-            raise InputError(
-                f"{metric.name}: this reference has no statistics of {_needed(metric)}; fit it with one"
-            )
+            raise InputError(f"{metric.name}: this reference has no statistics of {_needed(metric)}; fit it with one")
         return self.statistics[metric.name]
 
     def floor_of(self, metric: MoleculeMetric | ConformerMetric, n: int) -> float | None:

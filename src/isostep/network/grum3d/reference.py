@@ -48,7 +48,9 @@ class Grum3dNetwork(nn.Module):
     def forward(self, x: Tensor, a: Tensor, p: Tensor, mask: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """x (B, N, F), a (B, N, N), p (B, N, 3), mask (B, N), t (B,) -> predicted clean x, a, p."""
         nodes = mask.to(x.dtype).unsqueeze(-1)  # (B, N, 1)
-        pairs = (nodes * nodes.mT).unsqueeze(-1) * (1 - torch.eye(x.shape[1], dtype=x.dtype, device=x.device)[..., None])
+        pairs = (nodes * nodes.mT).unsqueeze(-1) * (
+            1 - torch.eye(x.shape[1], dtype=x.dtype, device=x.device)[..., None]
+        )
         time = waves_of_time(t.to(x.dtype))
         h = self.node_in(torch.cat((x, time[:, None].expand(-1, x.shape[1], -1)), -1)) * nodes
         ends = torch.cat((x[:, :, None] + x[:, None], x[:, :, None] * x[:, None]), -1)
@@ -72,8 +74,9 @@ class Layer(nn.Module):
         self.ends = nn.Linear(dx, 2 * de)
         self.own, self.waves, self.back = nn.Linear(de, 2 * de), nn.Linear(WAVES, 2 * de), nn.Linear(2 * de, de)
         self.product = nn.Linear(de, 2 * de, bias=False)
-        self.push = nn.Sequential(nn.Linear(de, de), nn.SiLU(), nn.Linear(de, 1, bias=False))
-        nn.init.normal_(self.push[2].weight, std=1e-3)  # points stay where they are at first
+        last = nn.Linear(de, 1, bias=False)
+        nn.init.normal_(last.weight, std=1e-3)  # points stay where they are at first
+        self.push = nn.Sequential(nn.Linear(de, de), nn.SiLU(), last)
 
     def forward(
         self, h: Tensor, e: Tensor, p: Tensor, nodes: Tensor, pairs: Tensor, time: Tensor
