@@ -170,7 +170,7 @@ class BrownianTree:
             walk = self._walks[names] = kernels.Walk(draw.index, parts, self.depth)
         walk.go(draw.t0, scale, _key(self.seed), _polar)
         rows = walk.go(draw.t1, scale, _key(self.seed), _polar)
-        return {name: walk.place(rows, k, like[name].shape) for k, name in enumerate(names)}
+        return {name: like.centre(name, walk.place(rows, k, like[name].shape)) for k, name in enumerate(names)}
 
     def _path(self, like: GraphState, draw: Draw, name: str, t: Tensor) -> Tensor:
         """W(t), (B, entries), by descending to the cell that holds t."""
@@ -369,8 +369,7 @@ def _place(polar: Polar, part: slice, name: str, like: GraphState) -> Tensor:
     kernels = _compiled(like.device)
     if kernels is not None:
         mask = None if kind == "graph" else like.mask
-        placed = kernels.place(*polar, part, mask, kind == "edge", x.shape).to(x.dtype)
-        return like.project(name, placed) if kind == "position" else placed
+        return like.centre(name, kernels.place(*polar, part, mask, kind == "edge", x.shape).to(x.dtype))
     normals = _normals_of(polar, part, _entry_count(kind, x.shape)).to(x.dtype)
     return like.project(name, _spread(normals, kind, x))
 

@@ -45,11 +45,6 @@ class Mask:
         """(B,) number of real nodes."""
         return self.nodes.sum(1)
 
-    def centred(self, points: Tensor) -> Tensor:
-        """Masked points (B, N, F) without their graph's mean."""
-        mean = points.sum(1, keepdim=True) / self.sizes[:, None, None]
-        return torch.where(self.nodes[..., None], points - mean, 0.0)
-
     def of(self, kind: Kind, ndim: int) -> Tensor | None:
         """Mask that broadcasts over a component, or None where nothing is masked."""
         if kind == "graph":
@@ -137,8 +132,14 @@ class GraphState:
         """Zero a component's padded entries and diagonal; take positions' mean away."""
         mask = self.masks.of(self.kinds[name], value.ndim)
         # Not a product: a drift may be undefined (NaN) where there is no node.
-        value = value if mask is None else torch.where(mask, value, 0.0)
-        return self.masks.centred(value) if self.kinds[name] == "position" else value
+        return self.centre(name, value if mask is None else torch.where(mask, value, 0.0))
+
+    def centre(self, name: str, value: Tensor) -> Tensor:
+        """A masked component: positions without their graph's mean, any other as it is."""
+        if self.kinds[name] != "position":
+            return value
+        mean = value.sum(1, keepdim=True) / self.masks.sizes[:, None, None]
+        return torch.where(self.mask[..., None], value - mean, 0.0)
 
     def free_entries(self, name: str) -> Tensor:
         """(B,) number of independent entries of a component."""

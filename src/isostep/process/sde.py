@@ -70,7 +70,7 @@ class ProcessSde:
     def evaluate(self, state: GraphState, t: Tensor) -> Evaluation:
         output = self.network(state, t.to(state.dtype))
         _check_shapes(output, state, "network output")
-        output = {n: state.project(n, x) if state.kinds[n] == "position" else x for n, x in output.items()}
+        output = {n: state.centre(n, x) for n, x in output.items()}
         processes = {n: self.processes[n] for n in state.components}  # columns of V follow the state's order
         estimate = {n: p.estimate(output[n], t) if self.raw else output[n] for n, p in processes.items()}
         drift = {n: p.drift(state[n], estimate[n], t) for n, p in processes.items()}
