@@ -151,7 +151,7 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_room(small_disk,
 
 def test_an_interrupted_write_leaves_nothing_that_matters(tmp_path, calm):
     stopped(tmp_path, after=2)
-    (tmp_path / "shards" / ".000002.jsonl.gz.abc.tmp").write_bytes(b"half")
+    (tmp_path / "shards" / ".000002.jsonl.gz.abc.isostep.tmp").write_bytes(b"half")
     with open(tmp_path / "shards.jsonl", "ab") as manifest:
         manifest.write(b'{"shard": 2, "sha256": "12')
     assert status(tmp_path)["unreadable_lines"] == 1

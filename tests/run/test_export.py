@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from hashlib import sha256
 
 import pytest
 
@@ -73,9 +74,11 @@ def test_the_summary_of_a_run_counts_valid_molecules(molecules):
 
 
 def test_a_line_with_another_index_is_refused(molecules, tmp_path):
-    (tmp_path / "run.json").write_bytes((molecules / "run.json").read_bytes())
     rows = (molecules / "molecules.smi").read_text().splitlines()
     (tmp_path / "molecules.smi").write_text("".join(row + "\n" for row in [rows[1], rows[0], *rows[2:]]))
+    record = json.loads((molecules / "run.json").read_text())
+    record["joined"]["sha256"] = sha256((tmp_path / "molecules.smi").read_bytes()).hexdigest()
+    (tmp_path / "run.json").write_text(json.dumps(record))
     with pytest.raises(InputError, match=r"item 0: expected SMILES<TAB>0<TAB>valid"):
         export_items(tmp_path, tmp_path / "a.smi", "smi")
     assert not (tmp_path / "a.smi").exists()

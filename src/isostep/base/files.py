@@ -1,9 +1,13 @@
-"""Files written whole or not at all: write beside the target, then rename."""
+"""Files written whole or not at all: write beside the target, then rename, then the folder is synchronised.
+
+A rename is relied on to put either the old or the new file in place; it is on disk when `replacing` returns.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import gzip
 import hashlib
 import json
@@ -18,15 +22,22 @@ from typing import IO, Any
 from isostep.base.errors import InputError
 
 LONGEST_LINE = 32 * 2**20
+TEMPORARY = ".isostep.tmp"  # how our unfinished files end
 
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Generator[Path, None, None]:
-    """Yield a temporary path in the target's folder; on success it replaces `path`, on failure it is removed."""
-    path = Path(path)
+    """Yield a temporary path in the target's folder; on success it replaces `path`, on failure it is removed.
+
+    A link is followed; what is there and is no regular file (a device, a pipe, a folder) is refused.
+    """
+    asked = path
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        path = Path(os.path.realpath(path))
+        if path.is_symlink() or (path.exists() and not path.is_file()):  # a link that is left leads to itself
+            raise InputError(f"cannot write {asked}: it is not a file; choose another name")
+        make_folder(path.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=TEMPORARY, dir=path.parent)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}; choose a folder you can write to") from error
     os.close(handle)
@@ -39,10 +50,43 @@ def replacing(path: str | Path) -> Generator[Path, None, None]:
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)
         os.replace(temporary, path)
+        sync_folder(path.parent)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}; nothing was changed") from error
+        raise InputError(f"cannot write {path}: {error.strerror or error}; nothing was changed") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what went wrong before is the message
+            temporary.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, on disk when this returns."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put a folder's names on disk, where the system can."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems without it
+            raise
+    finally:
+        os.close(handle)
+
+
+def remove(path: Path) -> None:
+    """Delete a file that may be gone already."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot remove {path}: {error.strerror}; move it away and repeat the command") from error
 
 
 def write_text(path: str | Path, text: str) -> None:

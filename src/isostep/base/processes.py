@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 
 SAFE = "PYTHONSAFEPATH"
 
 
 @contextlib.contextmanager
-def safe_path() -> Iterator[None]:
+def safe_path() -> Generator[None, None, None]:
     """Interpreters started inside import nothing from the current folder, which may hold anything."""
     before = os.environ.get(SAFE)
     os.environ[SAFE] = "1"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from importlib import metadata
 
 
 def versions() -> dict[str, str]:
-    packages = ("isostep", "torch", "numpy", "rdkit")
-    return {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}}
+    found = {"python": platform.python_version()}
+    for name in ("isostep", "torch", "numpy", "rdkit", "numba"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from isostep.family import find_family
 from isostep.item import Decoder
 from isostep.model.card import ModelInfo
 from isostep.network import assemble
-from isostep.network.fast import FastNetwork
+from isostep.network.fast import FastNetwork, FastSettings
 from isostep.noise import SIZES, standard_normal, uniform
 from isostep.process import ProcessSde
 from isostep.settings.schema import SamplerPreset
@@ -29,6 +29,7 @@ class Model:
     info: ModelInfo
     network: nn.Module
     home: Path | None = None  # the model's folder: measured properties are kept there
+    fast: FastSettings | None = field(default=None, kw_only=True)  # None: as the environment says
 
     @staticmethod
     def of(info: ModelInfo, weights: Mapping[str, Tensor]) -> Model:
@@ -52,9 +53,13 @@ class Model:
     def sde(self) -> ProcessSde:
         return ProcessSde(self._call, self.info.processes())
 
+    @property
+    def fast_settings(self) -> FastSettings:
+        return self.fast or FastSettings.from_environment()
+
     @cached_property
     def _fast(self) -> FastNetwork:
-        return find_family(self.info.family).fast_network(self.network)
+        return find_family(self.info.family).fast_network(self.network, self.fast_settings)
 
     def _call(self, state: GraphState, t: Tensor) -> dict[str, Tensor]:
         names = find_family(self.info.family).components

@@ -18,9 +18,10 @@ import torch
 from isostep.base.errors import InputError, IsostepError
 from isostep.base.progress import progress as task_of
 from isostep.base.progress import showing
+from isostep.base.versions import versions
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
-from isostep.run.format import RunPlan
+from isostep.run.format import Machine, RunPlan
 from isostep.run.reading import is_run, read_run
 from isostep.run.workers import Job, Outcome, ProcessExecutor, Work, cores, dispatch, pack_shard, run_here
 from isostep.run.writer import Writer, open_run
@@ -127,7 +128,13 @@ def plan_run(
         batch_size=batch_size,
         shard_size=shard_size,
         trace=trace,
+        machine=machine_of(model),
     ).check()
+
+
+def machine_of(model: Model) -> Machine:
+    fast = model.fast_settings
+    return Machine(precision=fast.precision, backend=fast.backend, device=str(model.device), versions=versions())
 
 
 def _card(model: Model) -> dict[str, Any]:
@@ -201,6 +208,7 @@ def save_result(result: SampleResult, out: str | Path, name: str | None = None) 
         shard_size=size,
         noise=result.noise,
         trace=result.solution.trace is not None,
+        machine=machine_of(result.model),
     )
     with open_run(out, plan) as writer:
         if not writer.run.complete:

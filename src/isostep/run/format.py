@@ -6,23 +6,27 @@
     run.json              the plan and the summary; written last, so a folder that has it is complete
     trace.json            the steps of the first shard, if asked for
 
-A small run ends as one plain file (`graphs.jsonl`, `molecules.smi`) beside `run.json`. File names follow from the plan;
+A shard's gzip header holds the plan and its counts, so that good shards can be used when the other files are lost. A
+small run ends as one plain file (`graphs.jsonl`, `molecules.smi`) beside `run.json`. File names follow from the plan;
 no path is ever read from a file.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
+import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from isostep.base.errors import InputError
 from isostep.base.files import bounded_lines
+from isostep.base.files import sha256 as file_sum
 from isostep.base.schema import Frozen
 from isostep.item import Item, KindName, kind_named
 from isostep.sampling.account import Account
@@ -30,6 +34,20 @@ from isostep.settings.schema import SamplerSettings
 
 PLAN, RUN, MANIFEST, SHARDS, TRACE = "plan.json", "run.json", "shards.jsonl", "shards", "trace.json"
 Sha = Field(pattern=r"^[0-9a-f]{64}$")
+NotNegative = Annotated[int, Field(ge=0)]
+LONGEST = 1e12  # seconds
+MOST_CALLS = 100  # network calls of one step, far above any solver's
+STAMP, MOST_STAMP = b"IS", 2**16 - 5  # our field of a gzip header, and the bytes it can hold
+MOST_PLAN = 2**22  # bytes of a plan in a shard
+
+
+class Machine(Frozen):
+    """What a graph depends on in its last digits, and so, rarely, as a graph; another precision changes many."""
+
+    precision: str
+    backend: str
+    device: str
+    versions: dict[str, str]
 
 
 class RunPlan(Frozen):
@@ -50,6 +68,7 @@ class RunPlan(Frozen):
     shard_size: int = Field(ge=1, le=2**20)
     noise: Literal["step", "path"] = "step"
     trace: bool = False
+    machine: Machine | None = None  # where it was begun; early versions did not say
 
     def check(self) -> RunPlan:
         if self.shard_size % self.batch_size:
@@ -96,17 +115,17 @@ class ShardRecord(Frozen):
 
     shard: int = Field(ge=0, le=2**40)
     sha256: str = Sha
-    bytes: int = Field(ge=0)
-    n: int = Field(ge=1)
-    counts: dict[str, int]
+    bytes: int = Field(ge=0, le=2**40)
+    n: int = Field(ge=1, le=2**20)
+    counts: dict[str, NotNegative]
     unfinished: tuple[int, ...] = ()
     steps: int = Field(ge=0)
     calls: int = Field(ge=0)
     batch_calls: int = Field(ge=0)
-    tally: dict[str, int] = Field(default_factory=dict)
-    seconds: float = Field(ge=0)
-    cpu_seconds: float = Field(0.0, ge=0)
-    at: float = 0.0
+    tally: dict[str, NotNegative] = Field(default_factory=dict)
+    seconds: float = Field(ge=0, le=LONGEST)
+    cpu_seconds: float = Field(0.0, ge=0, le=LONGEST)
+    at: float = Field(0.0, ge=0, le=2**40)
 
     @model_validator(mode="before")
     @classmethod
@@ -115,6 +134,20 @@ class ShardRecord(Frozen):
         if isinstance(record, dict) and "valid" in record:
             return {**{k: v for k, v in record.items() if k != "valid"}, "tally": {"valid": record["valid"]}}
         return record
+
+    def fits(self, plan: RunPlan) -> bool:
+        """Whether the counts can be those of this plan's shard."""
+        if self.shard >= plan.count:
+            return False
+        task, most = plan.task(self.shard), self.n * plan.settings.max_steps
+        return (
+            self.n == task.n == sum(self.counts.values())
+            and len(set(self.unfinished)) == self.n - self.counts.get("done", 0)
+            and all(task.start <= index < task.start + task.n for index in self.unfinished)
+            and self.steps <= most
+            and max(self.calls, self.batch_calls) <= most * MOST_CALLS
+            and max(self.tally.values(), default=0) <= self.n
+        )
 
     @property
     def account(self) -> Account:
@@ -174,6 +207,40 @@ class Shard:
 def pack(lines: list[str]) -> bytes:
     """Lines of a shard as gzip bytes: the same lines give the same bytes."""
     return gzip.compress("".join(line + "\n" for line in lines).encode(), 6, mtime=0)
+
+
+def stamp(data: bytes, plan: RunPlan, record: ShardRecord) -> bytes:
+    """gzip bytes that also say which shard of which plan they are; other programs skip this part of the header.
+
+    What two runs of one plan do not share (times) is left out, so their shards have the same bytes.
+    """
+    own = record.model_dump(mode="json", exclude={"sha256", "bytes", "seconds", "cpu_seconds", "at"})
+    text = json.dumps({"plan": plan.model_dump(mode="json", exclude={"machine"}), "shard": own}, sort_keys=True)
+    note = zlib.compress(text.encode(), 9)
+    if len(note) > MOST_STAMP:
+        return data
+    extra = STAMP + struct.pack("<H", len(note)) + note
+    return data[:3] + bytes([data[3] | 4]) + data[4:10] + struct.pack("<H", len(extra)) + extra + data[10:]
+
+
+def read_stamp(path: Path) -> tuple[RunPlan, ShardRecord] | None:
+    """What a shard says of itself, if it is whole and says anything."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(12)
+            if len(head) < 12 or head[:2] != b"\x1f\x8b" or not head[3] & 4:
+                return None
+            extra = file.read(struct.unpack("<H", head[10:])[0])
+        if extra[:2] != STAMP:
+            return None
+        text = zlib.decompressobj().decompress(extra[4:], MOST_PLAN)
+        said = json.loads(text)
+        plan = RunPlan.model_validate(said["plan"]).check()
+        digest, size = file_sum(path), path.stat().st_size
+        record = ShardRecord.model_validate({**said["shard"], "sha256": digest, "bytes": size, "seconds": 0.0})
+        return (plan, record) if sum(1 for _ in unpack(path)) == record.n else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, zlib.error):  # also pydantic's, and InputError
+        return None
 
 
 def unpack(path: Path) -> Iterator[str]:

@@ -34,18 +34,24 @@ def status(folder: str | Path) -> dict[str, Any]:
     return {
         "folder": str(folder),
         "model": run.plan.model,
-        "state": "complete" if run.complete else "running" if holder else "stopped",
+        "state": _state(run, holder),
         "holder": holder,
         "graphs": run.count,
         "n": run.plan.n,
         "shards": run.plan.count,
-        "shards_done": run.plan.count if run.complete else len(run.shards),
+        "shards_done": run.plan.count - run.missing,
         "graphs_per_second": rate,
         "seconds_left": left / rate if rate and not run.complete else None,
         "failed": {str(k): failed.failed for k, failed in sorted(run.failed.items())},
         "unfinished_graphs": len(run.unfinished()),
         "unreadable_lines": run.unreadable,
     }
+
+
+def _state(run: RunFolder, holder: str | None) -> str:
+    if run.complete:
+        return "damaged" if run.missing or next(run.damaged(), None) else "complete"
+    return "running" if holder else "stopped"
 
 
 def _rate(run: RunFolder) -> float | None:
@@ -61,7 +67,7 @@ def _rate(run: RunFolder) -> float | None:
 
 @dataclass
 class Verdict:
-    """`bad`: what is wrong, by shard (None: the one file of a small run). `missing`: shards not there yet."""
+    """`bad`: what is wrong, by shard (None: the whole run). `missing`: shards that are not there."""
 
     files: int
     bad: list[tuple[int | None, str]] = field(default_factory=list)
@@ -88,8 +94,10 @@ def verify(
     """
     run = read_run(folder)
     verdict = Verdict(files=1 if run.joined is not None else len(run.shards))
-    verdict.missing = 0 if run.joined is not None else run.plan.count - len(run.shards)
+    verdict.missing = run.missing
     verdict.bad = list(run.damaged())
+    if run.complete and run.missing:
+        verdict.bad.append((None, f"{run.missing} of {run.plan.count} shards are not there, but the run is complete"))
     if batches and verdict.ok and verdict.files:
         loaded = _load(run.plan, model)
         chooser = chooser or random.Random(time.time_ns())

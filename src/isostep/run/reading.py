@@ -20,12 +20,14 @@ from isostep.run.format import (
     MANIFEST,
     PLAN,
     RUN,
+    SHARDS,
     FailureRecord,
     JoinedFile,
     RunPlan,
     RunRecord,
     ShardRecord,
     Task,
+    read_stamp,
     unpack,
 )
 
@@ -39,11 +41,17 @@ class RunFolder:
     shards: dict[int, ShardRecord] = field(default_factory=dict)
     failed: dict[int, FailureRecord] = field(default_factory=dict)
     unreadable: int = 0
+    unlisted: int = 0  # shards known by their own word, not by the manifest
     record: RunRecord | None = None
 
     @property
     def complete(self) -> bool:
         return self.record is not None
+
+    @property
+    def missing(self) -> int:
+        """Shards that are not there."""
+        return 0 if self.joined is not None else self.plan.count - len(self.shards)
 
     @property
     def count(self) -> int:
@@ -79,13 +87,13 @@ class RunFolder:
     def lines(self, partial: bool = False) -> Iterator[tuple[int, str]]:
         """(index, line) of every item in index order; `partial`: what there is of an unfinished run."""
         if self.joined is not None:
-            yield from _numbered(self.plain, self.plan.start, self.plan.n)
+            yield from _numbered(self.plain, self.joined.sha256, self.plan.start, self.plan.n)
             return
         if not partial:
             self.files()
-        for shard in sorted(self.shards):
+        for shard, record in sorted(self.shards.items()):
             task = self.plan.task(shard)
-            yield from _numbered(self.path(shard), task.start, task.n)
+            yield from _numbered(self.path(shard), record.sha256, task.start, task.n)
 
     def items(self, partial: bool = False) -> Iterator[tuple[int, Any]]:
         """(index, item) in index order."""
@@ -110,16 +118,18 @@ class RunFolder:
     def damaged(self) -> Iterator[tuple[int | None, str]]:
         """(shard, what is wrong) by checksum; shard None is the one plain file."""
         if self.joined is not None:
-            if (reason := _differs(self.plain, self.joined.sha256)) is not None:
+            if (reason := differs(self.plain, self.joined.sha256)) is not None:
                 yield None, reason
             return
         for shard, record in sorted(self.shards.items()):
-            if (reason := _differs(self.path(shard), record.sha256)) is not None:
+            if (reason := differs(self.path(shard), record.sha256)) is not None:
                 yield shard, reason
 
 
-def _numbered(path: Path, start: int, n: int) -> Iterator[tuple[int, str]]:
-    """(index, line) of a file that must have `n` lines."""
+def _numbered(path: Path, wanted: str | None, start: int, n: int) -> Iterator[tuple[int, str]]:
+    """(index, line) of a file that must have this sum and `n` lines."""
+    if (reason := differs(path, wanted)) is not None:
+        raise InputError(f"{reason}: `isostep runs verify --repair`, then repeat the run")
     seen = 0
     for seen, line in enumerate(unpack(path), start=1):
         yield start + seen - 1, line
@@ -127,7 +137,7 @@ def _numbered(path: Path, start: int, n: int) -> Iterator[tuple[int, str]]:
         raise InputError(f"{path} has {seen} lines, expected {n}: `isostep runs verify --repair`, then repeat the run")
 
 
-def _differs(path: Path, wanted: str | None) -> str | None:
+def differs(path: Path, wanted: str | None) -> str | None:
     try:
         found = sha256(path)
     except OSError as error:
@@ -139,7 +149,28 @@ def _differs(path: Path, wanted: str | None) -> str | None:
 
 def is_run(folder: Path) -> bool:
     """Whether there is a run, finished or not."""
-    return (folder / RUN).is_file() or (folder / PLAN).is_file()
+    return (folder / RUN).is_file() or (folder / PLAN).is_file() or _recovered(folder) is not None
+
+
+def _recovered(folder: Path) -> RunPlan | None:
+    """The plan by what a shard says, where the file is lost."""
+    stamps = (read_stamp(path) for path in sorted((folder / SHARDS).glob("*.gz")))
+    return next((stamp[0] for stamp in stamps if stamp is not None), None)
+
+
+def _add_lost(run: RunFolder) -> None:
+    """Shards that are there but not in the manifest, if they say that they are this run's."""
+    wanted = run.plan.model_dump(exclude={"machine"})
+    for path in sorted((run.folder / SHARDS).glob("*.gz")):
+        known = path.name.split(".")[0]
+        if not known.isdecimal() or int(known) in run.shards or path != run.path(int(known)):
+            continue
+        said = read_stamp(path)
+        if said is None or said[0].model_dump(exclude={"machine"}) != wanted or said[1].shard != int(known):
+            continue
+        if said[1].fits(run.plan):
+            run.shards[said[1].shard] = said[1]
+            run.unlisted += 1
 
 
 def read_run(folder: str | Path) -> RunFolder:
@@ -149,9 +180,13 @@ def read_run(folder: str | Path) -> RunFolder:
         run = RunFolder(folder, record.plan, record=record)
     elif (folder / PLAN).is_file():
         run = RunFolder(folder, _parse(RunPlan, folder / PLAN).check())
+    elif (plan := _recovered(folder)) is not None:
+        run = RunFolder(folder, plan)
     else:
         raise InputError(f"{folder} is not a run folder: no {RUN} or {PLAN} in it")
     _read_manifest(run)
+    if not run.complete:
+        _add_lost(run)
     return run
 
 
@@ -177,7 +212,7 @@ def _add_line(run: RunFolder, line: bytes) -> None:
         run.unreadable += 1
     elif isinstance(record, FailureRecord):
         run.failed[record.shard] = record
-    elif record.n != run.plan.task(record.shard).n:
+    elif not record.fits(run.plan):
         run.unreadable += 1
     else:
         run.shards[record.shard] = record

@@ -48,7 +48,7 @@ class Work(Protocol):
 def dump_work(work: Any) -> bytes:
     """For a worker; a fresh `Model` has no prepared forms of its network yet."""
     try:
-        return pickle.dumps(replace(work, model=replace(work.model)))
+        return pickle.dumps(replace(work, model=replace(work.model, fast=work.model.fast_settings)))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise InputError(
             f"this model cannot be sent to other processes ({str(error).splitlines()[0][:200]}); define its parts "

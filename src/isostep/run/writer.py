@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from isostep.base.errors import InputError
-from isostep.base.files import replacing, write_json
+from isostep.base.files import TEMPORARY, remove, replacing, sync_folder, write_json
 from isostep.base.versions import versions
 from isostep.item import KINDS
 from isostep.run.format import (
@@ -28,10 +29,12 @@ from isostep.run.format import (
     RunRecord,
     Shard,
     ShardRecord,
+    stamp,
 )
 from isostep.run.lock import locked
 from isostep.run.reading import RunFolder, is_run, read_run
 
+log = logging.getLogger("isostep")
 JOINED = 100_000  # a run of up to so many items ends as one plain file
 
 
@@ -43,6 +46,9 @@ def open_run(folder: str | Path, plan: RunPlan) -> Iterator[Writer]:
         if is_run(folder):
             run = read_run(folder)
             _same(plan, run.plan, folder)
+            _same_machine(plan, run, folder)
+            if not run.complete and not (folder / PLAN).is_file():
+                write_json(folder / PLAN, run.plan.model_dump(mode="json"))
         else:
             names = (*(kind.file for kind in KINDS.values()), MANIFEST, SHARDS)
             if others := [name for name in names if (folder / name).exists()]:
@@ -56,11 +62,23 @@ def open_run(folder: str | Path, plan: RunPlan) -> Iterator[Writer]:
 
 def _same(wanted: RunPlan, there: RunPlan, folder: Path) -> None:
     ours, theirs = wanted.model_dump(mode="json"), there.model_dump(mode="json")
-    for key in (k for k in ours if k not in ("asked", "settings", "model", "preset", "card")):
+    for key in (k for k in ours if k not in ("asked", "settings", "model", "preset", "card", "machine")):
         _refuse_other(folder, key, theirs[key], ours[key])
     for key in ("asked", "settings"):
         for name, value in ours[key].items():
             _refuse_other(folder, name, theirs[key].get(name), value)
+
+
+def _same_machine(wanted: RunPlan, run: RunFolder, folder: Path) -> None:
+    """Another precision is refused; what changes a graph rarely is named."""
+    there, here = run.plan.machine, wanted.machine
+    if there is None or here is None or run.complete:
+        return
+    _refuse_other(folder, "precision", there.precision, here.precision)
+    was = {"backend": there.backend, "device": there.device, **there.versions}
+    now = {"backend": here.backend, "device": here.device, **here.versions}
+    if changed := [f"{k} was {v}, now is {now.get(k, 'absent')}" for k, v in was.items() if now.get(k) != v]:
+        log.warning("%s was begun elsewhere (%s): single graphs may differ from an undisturbed run", folder, changed[0])
 
 
 def _refuse_other(folder: Path, key: str, there: Any, wanted: Any) -> None:
@@ -82,19 +100,17 @@ class Writer:
     def mend(self) -> None:
         """Make good what a crash left: temporary files, cut manifest lines, records without their file."""
         run = self.run
-        for folder in (run.folder, run.folder / SHARDS):
-            for leftover in folder.glob(".*.tmp"):
-                leftover.unlink(missing_ok=True)
-        lost = [k for k, record in run.shards.items() if _size(run.path(k)) != record.bytes]
-        if run.joined is not None:
-            whole = _size(run.plain) == run.joined.bytes
-        else:
-            whole = not lost and len(run.shards) == run.plan.count
-        if run.complete and whole:
+        ours = (PLAN, RUN, MANIFEST, TRACE, run.plan.item.file)
+        leftovers = [path for name in ours for path in run.folder.glob(f".{name}.*{TEMPORARY}")]
+        for leftover in (*leftovers, *(run.folder / SHARDS).glob(f".*.gz.*{TEMPORARY}")):
+            remove(leftover)
+        damaged = list(run.damaged())
+        lost = [shard for shard, _ in damaged if shard is not None]
+        if run.complete and not damaged and not run.missing:
             self._clear()
         elif run.complete:
             self.reopen(lost)
-        elif lost or run.unreadable or run.failed:
+        elif lost or run.unreadable or run.unlisted or run.failed:
             self.forget(lost)
 
     def forget(self, shards: list[int]) -> None:
@@ -102,17 +118,19 @@ class Writer:
         run = self.run
         for shard in shards:
             run.shards.pop(shard, None)
-            run.path(shard).unlink(missing_ok=True)
+            remove(run.path(shard))
         run.failed.clear()
-        run.unreadable = 0
+        run.unreadable = run.unlisted = 0
         with replacing(self.manifest) as temporary, open(temporary, "w", encoding="utf-8") as file:
             file.writelines(record.model_dump_json() + "\n" for record in run.shards.values())
 
     def add(self, shard: Shard) -> None:
         """Write a finished shard, then its line: a line without its file cannot be."""
-        record = shard.record.model_copy(update={"at": time.time()})
+        data = stamp(shard.data, self.run.plan, shard.record)
+        own = {"at": time.time(), "sha256": sha256(data).hexdigest(), "bytes": len(data)}
+        record = shard.record.model_copy(update=own)
         with replacing(self.run.path(record.shard)) as temporary:
-            temporary.write_bytes(shard.data)
+            temporary.write_bytes(data)
         if shard.trace is not None:
             write_json(self.run.folder / TRACE, shard.trace, indent=None)
         self._append(record)
@@ -126,6 +144,7 @@ class Writer:
 
     def _append(self, record: ShardRecord | FailureRecord) -> None:
         """One line, all of it or (a full disk) none of it."""
+        new = not self.manifest.exists()
         try:
             with open(self.manifest, "ab") as file:
                 end = file.tell()
@@ -136,6 +155,8 @@ class Writer:
                 except OSError:
                     os.truncate(self.manifest, end)
                     raise
+            if new:
+                sync_folder(self.run.folder)
         except OSError as error:
             raise InputError(
                 f"cannot write {self.manifest}: {error.strerror}; what is finished is kept, repeat the command to go on"
@@ -163,24 +184,17 @@ class Writer:
 
     def _clear(self) -> None:
         """What a complete run no longer needs."""
-        (self.run.folder / PLAN).unlink(missing_ok=True)
+        remove(self.run.folder / PLAN)
         if self.run.joined is not None:
-            self.manifest.unlink(missing_ok=True)
+            remove(self.manifest)
             shutil.rmtree(self.run.folder / SHARDS, ignore_errors=True)
 
     def reopen(self, bad: list[int]) -> None:
         """Take back a complete or damaged run: forget the bad shards so that the sample command makes them again."""
         run = self.run
         if run.joined is not None:
-            run.plain.unlink(missing_ok=True)
+            remove(run.plain)
         write_json(run.folder / PLAN, run.plan.model_dump(mode="json"))
-        (run.folder / RUN).unlink(missing_ok=True)
+        remove(run.folder / RUN)
         run.record = None
         self.forget(bad)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1
