@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 
 import pytest
@@ -11,7 +12,8 @@ import torch
 from isostep.cli import demo as demo_module
 from isostep.cli import main
 from isostep.model.analytic import analytic_model
-from isostep.study.reproduce import load_target, model_label, target_names
+from isostep.model.presets import find_preset
+from isostep.study.reproduce import CONSTANTS, load_constant_table, load_target, model_label, target_names
 
 
 @pytest.fixture
@@ -114,11 +116,27 @@ def test_reproduce_keeps_models_apart_and_repeats_from_store(isostep, tmp_path):
 
 
 def test_reproduce_names_the_part_that_has_no_model(isostep, tmp_path):
-    code, _, err = isostep("reproduce", "T8", "-n", "2", "--steps", "2", "--seeds", "0", "--model", "grum-qm9-small")
+    words = ("reproduce", "T10", "-n", "2", "--steps", "6", "--seeds", "0-1", "--model", "grum-qm9-small")
+    code, _, err = isostep(*words)
     assert code == 0, err
-    text = next((tmp_path / "results").glob("T8-grum-qm9-small-*.md")).read_text()
+    text = next((tmp_path / "results").glob("T10-grum-qm9-small-*.md")).read_text()
+    assert "Left out: zinc250k: the model given is of qm9" in text
+    assert "| DVS | paper | 0.898 | +6.5 % |  | 755 | 678 | -19.6 % |" in text
+    code, out, _ = isostep(*words, "--json")
+    times = json.loads(out)["parts"][0]["times"]
+    assert [(one["arm"], one["seed"]) for one in times[3:]] == [("fixed", 1), ("DVS", 1), ("fixed, calls of DVS", 1)]
+    for one, control in zip(times[1::3], times[2::3], strict=True):
+        assert (one["steps"], one["calls"]) == (control["steps"], control["calls"])
+        assert 0 < one["noise_seconds"] < one["cpu_seconds"]
+
+
+def test_without_a_model_every_part_has_its_own(isostep, tmp_path, monkeypatch):
+    monkeypatch.setenv("ISOSTEP_DATA", str(tmp_path / "nothing"))
+    code, _, err = isostep("reproduce", "F5", "-n", "2", "--steps", "2")
+    assert code == 0, err
+    text = (tmp_path / "results" / "F5.md").read_text()
+    assert "Embedded model grum-qm9-small" in text
     assert "Left out: zinc250k: GruM's weights are needed" in text
-    assert "| DVS | paper | 0.898 | +6.5 % | 755 | 678 | -19.6 % |" in text
 
 
 def test_a_label_follows_the_weights():
@@ -138,17 +156,82 @@ def test_reproduce_without_weights_says_what_to_do(isostep, tmp_path, monkeypatc
 
 
 def test_every_target_is_whole():
-    assert target_names() == sorted([f"F{k}" for k in range(2, 8)] + [f"T{k}" for k in range(1, 9)])
+    assert target_names() == [*(f"T{k}" for k in range(1, 11)), *(f"F{k}" for k in range(2, 8))]
     for name in target_names():
+        if name in CONSTANTS:
+            continue
         target = load_target(name)
+        number = ("Table" if name[0] == "T" else "Figure") + f" {name[1:]}:"
+        assert target.title.startswith(number)  # the paper's own number, and no other
         for part in target.parts:
             published = {key for arm in part.arms for key in arm.paper}
             assert published <= {*part.metrics, "calls", "step_seconds", "total_seconds"}
             assert len({arm.name for arm in part.arms}) == len(part.arms)
             assert {test.arm for test in part.paper_tests} <= {arm.name for arm in part.arms[1:]}
             assert {test.metric for test in part.paper_tests} <= {*part.metrics}
+            controls = [(arm.control_of, arm.schedule) for arm in part.arms if arm.control_of]
+            assert {of for of, _ in controls} <= {arm.name for arm in part.arms if arm.schedule == "dvs" and arm.paper}
             if name.startswith("T"):
-                assert all(arm.paper for arm in part.arms)
+                assert all(arm.paper for arm in part.arms if arm.control_of is None and arm.solver in ("euler", "heun"))
+                assert "uniform" in {schedule for _, schedule in controls}
+                local = find_preset(f"{part.family}-{part.dataset}").sampler.dvs.active != ((0.0, 1.0),)
+                assert ("ranges" in {schedule for _, schedule in controls}) == local
+
+
+def test_controls_take_exactly_the_calls_of_dvs(isostep, tmp_path):
+    """Seed by seed, whatever DVS spends: evenly, and with the base step outside the active range."""
+    words = ("reproduce", "T8", "-n", "3", "--steps", "12", "--seeds", "0-2", "--model", "grum-planar-small", "--json")
+    code, out, err = isostep(*words)
+    assert code == 0, err
+    part = json.loads(out)["parts"][0]
+    (folder,) = (path for path in (tmp_path / "results").iterdir() if path.is_dir())
+    study = json.loads((folder / "study.json").read_text())
+    spent = {}
+    for arm in study["arms"]:
+        cells = {seed: json.loads((folder / "cells" / f"{key}.json").read_text()) for seed, key in arm["cells"].items()}
+        spent[arm["name"]] = {seed: cell["calls"] for seed, cell in cells.items()}
+    assert spent["fixed"] == {"0": 12, "1": 12, "2": 12}
+    for of in ("DVS, full", "DVS, active range"):
+        assert spent[f"fixed, calls of {of}"] == spent[of]
+        assert set(spent[of].values()) != {12.0}
+    assert spent["fixed, finer in the active range"] == spent["DVS, active range"]
+    assert part["constants"]["fixed, finer in the active range"]["outside"] == 6
+    assert part["constants"]["DVS, active range"]["active"] == [[0.5, 1.0]]
+    assert part["constants"]["DVS, active range"]["kappa"] == pytest.approx(10 * 1000 / 12)
+    assert len(part["controls"]) == 3 * 4
+    assert all(row["n"] == 3 and row["p_holm"] >= row["p"] for row in part["controls"])
+    assert any("authors' code for generic graphs" in note for note in part["notes"])
+
+
+def test_constant_tables_show_the_paper_beside_what_is_in_use(isostep, tmp_path):
+    code, out, err = isostep("reproduce", "T6", "--json")
+    assert (code, err) == (0, "")
+    assert all(row["paper"] == row["in use"] for row in json.loads(out))
+    code, out, err = isostep("reproduce", "t7")
+    assert (code, err) == (0, "")
+    text = (tmp_path / "results" / "T7.md").read_text()
+    assert "| gdss, qm9 | paper | 1 | 0.68 |  | [0, 0.2] and [0.95, 1] |  |" in text
+    for row in load_constant_table("T7").rows:
+        dvs = find_preset(f"{row.family}-{row.dataset}").sampler.dvs
+        assert (dvs.kappa, dvs.gamma, dvs.gamma_heun, dvs.active) == (row.kappa, row.gamma, row.gamma_heun, row.active)
+
+
+def test_weights_of_a_file_can_be_chosen(isostep, tmp_path):
+    code, _, err = isostep("reproduce", "T8", "--model", "grum-planar-small", "--weights", "raw")
+    assert code == 2
+    assert "holds ema weights, not 'raw'" in err
+
+
+def test_fetched_files_are_found_as_sample_finds_them(isostep, ego, tmp_path, monkeypatch):
+    monkeypatch.setenv("ISOSTEP_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setenv("ISOSTEP_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache" / "models").mkdir(parents=True)
+    shutil.copy(ego, tmp_path / "cache" / "models")
+    for extra in ((), ("--model", "gdss_ego_small", "--weights", "ema")):
+        code, _, err = isostep("reproduce", "T4", "-n", "2", "--steps", "2", "--seeds", "0", *extra)
+        assert code == 0, err
+    records = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*/study.json")]
+    assert sorted(record["model"]["weights"] for record in records) == ["ema", "raw"]
 
 
 def test_demo_runs_on_the_analytic_model_and_writes_a_page(isostep, tmp_path, monkeypatch):
@@ -170,7 +253,7 @@ def test_demo_runs_on_the_analytic_model_and_writes_a_page(isostep, tmp_path, mo
         (("compare", "m", "--calls", "0", "--out", "x"), "above 0"),
         (("compare", "m", "--kernel", "rbf", "--out", "x"), "kernel"),
         (("sweep", "m", "--param", "gamma=1", "--out", "x"), "--param takes"),
-        (("reproduce", "T9"), "unknown target 'T9'"),
+        (("reproduce", "T11"), "unknown target 'T11'"),
     ],
 )
 def test_mistakes_are_one_line(isostep, words, cause):

@@ -11,6 +11,7 @@ import torch
 from isostep.base.errors import InputError
 from isostep.control import Grid, Measured, cosine, gdss, karras, power, quadratic, uniform
 from isostep.control.fisher import fisher
+from isostep.control.grid import ranges
 from tests.problems import seconds
 
 
@@ -119,3 +120,35 @@ def test_wrong_grids_are_refused_in_one_line(make, words):
         make()
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_ranges_has_the_asked_steps_inside_and_outside():
+    """GDSS on QM9 in the paper: base steps of 1/1000, a fifth of that on [0, .2] and [.95, 1]."""
+    times = ranges(2000, active=((0.0, 0.2), (0.95, 1.0)), outside=750).times
+    lengths = [b - a for a, b in itertools.pairwise(times)]
+    inside = [length for t, length in zip(times, lengths, strict=False) if t < 0.1999 or t > 0.9499]
+    assert len(lengths) == 2000
+    assert len(inside) == 1250
+    assert inside == pytest.approx([2e-4] * 1250)
+    assert sorted(lengths)[1250:] == pytest.approx([1e-3] * 750)
+    assert ranges(2000, active=[[0.0, 0.2], [0.95, 1.0]]).times == pytest.approx(times)  # a fifth by default
+    # A step may lie across an edge: the number is kept all the same.
+    assert len(ranges(7, active=((0.13, 0.61),), outside=2).times) == 8
+    assert ranges(5, active=((0.0, 1.0),)) == uniform(5)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"outside": 0}, "from 1 to 9, got 0"),
+        ({"outside": 10}, "from 1 to 9, got 10"),
+        ({"active": ()}, "inside [0, 1]"),
+        ({"active": ((0.5, 0.4),)}, "inside [0, 1]"),
+        ({"active": ((0.5, 0.9), (0.2, 0.3))}, "apart and in order"),
+        ({"active": ((0.5, 1.2),)}, "inside [0, 1]"),
+    ],
+)
+def test_wrong_ranges_are_refused(options, words):
+    with pytest.raises(InputError) as caught:
+        ranges(10, **options)
+    assert words in str(caught.value)

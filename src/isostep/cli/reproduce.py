@@ -13,12 +13,13 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    target: str = typer.Argument(help="T1 to T8, or F2 to F7."),
+    target: str = typer.Argument(help="T1 to T10, or F2 to F7, as the paper numbers them."),
     quick: bool = typer.Option(False, help="Fewer graphs, seeds and steps; the output says so."),
     model: str | None = typer.Option(None, help="Your model: a released .pth file, a folder, or an embedded name."),
     n: int | None = typer.Option(None, "-n", "--number", min=1, help="Graphs per arm and seed."),
     seeds: str | None = typer.Option(None, help="Such as 0-9."),
     steps: int | None = typer.Option(None, min=1, help="Base steps; default: the model's preset."),
+    weights: str | None = typer.Option(None, help="raw or ema weights of a released file; default: its preset's."),
     out: Path = typer.Option(Path("results"), help="Folder; finished arms in it are not computed again."),
     workers: str = typer.Option("1", help="Processes that compute arms and seeds at the same time, or auto."),
     device: str = typer.Option("cpu", help="cpu, cuda or mps."),
@@ -34,17 +35,40 @@ def reproduce(
     from isostep.reporting.output import print_tables
     from isostep.reporting.page import write_report
     from isostep.reporting.paper import write_reproduced
-    from isostep.study.reproduce import Options
+    from isostep.study.reproduce import CONSTANTS, Options
     from isostep.study.reproduce import reproduce as run
 
-    options = Options(quick, model, n, seeds, steps, command_line())
+    if target.upper() in CONSTANTS:
+        _constants(target.upper(), out, as_json)
+        return
+    options = Options(quick, model, n, seeds, steps, weights, command_line())
     done = run(target, out, options, **computing(workers, device, reuse))
     parts, pages = write_reproduced(done), []
     for part in parts:
+        if part.study is None or part.comparison is None:
+            continue
         pages.append(out / f"{target.upper()}-{part.study.store.folder.name}.html")
         write_report(pages[-1], part.study, part.comparison, part.tables[:1])
     if as_json:
         typer.echo(json.dumps(read_json(done.stem.with_suffix(".json"))))
         return
     print_tables([table for part in parts for table in part.tables])
-    typer.echo(f"written to {out}: {done.stem.name}.md, .tex, .json, and {', '.join(page.name for page in pages)}")
+    names = ", ".join(page.name for page in pages)
+    typer.echo(f"written to {out}: {done.stem.name}.md, .tex, .json{' and ' * bool(names)}{names}")
+
+
+def _constants(name: str, out: Path, as_json: bool) -> None:
+    """The paper's constants beside those in use."""
+    from isostep.reporting.output import print_tables, write_tables
+    from isostep.reporting.tables import Table
+    from isostep.study.constants import constant_rows
+    from isostep.study.reproduce import load_constant_table
+
+    constants = load_constant_table(name)
+    header, rows = constant_rows(constants)
+    if as_json:
+        typer.echo(json.dumps([dict(zip(header, row, strict=True)) for row in rows]))
+        return
+    table = Table(constants.title, header, tuple(rows), constants.notes, text_columns=2 if constants.rows else 1)
+    write_tables(out / name, [table])
+    print_tables([table])

@@ -5,6 +5,7 @@
     power      t_i = T (1 - (1 - (i/N)^p)^rho)    rho above 1 dense near the data, p above 1 dense near the noise
     karras     1 - t evenly spaced in its 1/rho-th power, from 1 down to `floor`, then one step to T
     cosine     t_i = T sin(pi i / 2N)             dense near the data
+    ranges     even steps inside given ranges, and even ones of another length outside
     gdss       N evaluations evenly at t = 0 .. 1 - eps, each step as long as 1/N, as GDSS' own samplers do
 
 Times come from i, never by adding up, and the last one is exactly T.
@@ -12,11 +13,13 @@ Times come from i, never by adding up, and the last one is exactly T.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -109,6 +112,31 @@ def karras(steps: int, rho: float = 7.0, floor: float = 1e-3) -> Grid:
 def cosine(steps: int) -> Grid:
     check_steps(steps)
     return Grid((*(math.sin(math.pi / 2 * i / steps) for i in range(steps)), 1.0))
+
+
+def ranges(steps: int, active: tuple[tuple[float, float], ...] = ((0.5, 1.0),), outside: int | None = None) -> Grid:
+    """`outside` of the steps share the time outside the active ranges, the others the time inside.
+
+    By default a step inside is a fifth of one outside. The lengths are exact; a step may lie across an edge.
+    """
+    check_steps(steps)
+    active = tuple((float(a), float(b)) for a, b in active)
+    edges = [edge for one in active for edge in one]
+    if not edges or edges != sorted(set(edges)) or edges[0] < 0 or edges[-1] > 1:
+        raise InputError(f"active ranges must be intervals inside [0, 1], apart and in order, got {active}")
+    length = sum(b - a for a, b in active)
+    if length == 1:
+        return uniform(steps)
+    share = (1 - length) / (1 + 4 * length) if outside is None else outside / steps
+    if not 0 < share < 1:
+        raise InputError(f"outside must be a number of steps from 1 to {steps - 1}, got {outside}")
+    knots = sorted({0.0, *edges, 1.0})
+    spent = [0.0]
+    for a, b in itertools.pairwise(knots):
+        density = (1 - share) / length if (a, b) in active else share / (1 - length)
+        spent.append(spent[-1] + density * (b - a))
+    times = np.interp([i / steps for i in range(steps + 1)], np.array(spent) / spent[-1], knots)
+    return Grid((0.0, *times[1:-1].tolist(), 1.0))
 
 
 def gdss(steps: int, eps: float = 1e-4) -> GdssGrid:

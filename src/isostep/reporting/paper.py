@@ -11,47 +11,100 @@ from isostep.base.files import write_json
 from isostep.reporting.output import write_outputs, write_tables
 from isostep.reporting.plots import parts as variation_parts
 from isostep.reporting.plots import steps_until
-from isostep.reporting.tables import ARROW, Table, difference_table, interval_text, number, signed
+from isostep.reporting.tables import ARROW, Table, difference_table, interval_text, number, p_value, signed
+from isostep.study.controls import against_controls
 from isostep.study.record import Study
 
 if TYPE_CHECKING:  # it samples, so it needs torch
-    from isostep.study.reproduce import Part, Reproduced, Target
+    from isostep.study.reproduce import Part, PartResult, Reproduced, Target
 
 
 @dataclass(frozen=True)
 class PartTables:
-    study: Study
-    comparison: dict[str, Any]
+    """`study` and `comparison` are None for run times."""
+
+    result: PartResult
     tables: list[Table]
+    comparison: dict[str, Any] | None = None
+    controls: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def study(self) -> Study | None:
+        return self.result.study
 
 
 def write_reproduced(done: Reproduced) -> list[PartTables]:
     """Write `stem`.md, .tex and .json, and the outputs of every part."""
-    parts = [_part(done.target, part, study, done.left_out) for part, study in done.parts]
+    parts = [_part(done.target, result, done.left_out) for result in done.parts]
     write_tables(done.stem, [table for part in parts for table in part.tables])
     write_json(done.stem.with_suffix(".json"), _record(done, parts))
     return parts
 
 
-def _part(target: Target, part: Part, study: Study, left_out: tuple[str, ...]) -> PartTables:
-    comparison = write_outputs(study, plots=bool(target.show))
-    notes = (*study.plan.notes, *(f"Left out: {reason}." for reason in left_out))
+def _part(target: Target, result: PartResult, left_out: tuple[str, ...]) -> PartTables:
+    part, study = result.part, result.study
+    notes = (*result.notes, *(f"Left out: {reason}." for reason in left_out))
     title = target.title if len(target.parts) == 1 else f"{target.title} ({part.dataset})"
-    if target.layout == "timing":
-        return PartTables(study, comparison, [_timing(title, study, comparison, notes)])
+    constants = _constants(result.constants)
+    if study is None:
+        return PartTables(result, [_timing(title, result, notes), constants])
+    comparison = write_outputs(study, plots=bool(target.show))
     tables = [_beside_paper(title, part, study, comparison, notes)]
     if "convergence" in target.show:
         tables.append(_convergence(study))
     if target.show:
-        tables.append(_path_numbers(study))
-    return PartTables(study, comparison, [*tables, _differences(part, comparison)])
+        tables.append(_path_numbers(study, result.constants))
+    controls = tuple(against_controls(study))
+    tables += [_differences(part, comparison), _against_controls(controls), constants]
+    return PartTables(result, tables, comparison, controls)
+
+
+def _constants(constants: dict[str, dict[str, Any]]) -> Table:
+    rows = [
+        (arm, ", ".join(f"{name} {_constant(value)}" for name, value in values.items()))
+        for arm, values in constants.items()
+    ]
+    return Table("Constants in use", ("arm", "constants"), tuple(rows), text_columns=2)
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " and ".join(f"[{a:g}, {b:g}]" for a, b in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _against_controls(rows: tuple[dict[str, Any], ...]) -> Table:
+    """DVS minus fixed steps with the same number of network calls."""
+    header = (
+        "arm",
+        "control",
+        "metric",
+        "verdict",
+        "difference",
+        "95 % interval, uncorrected",
+        "p",
+        "p (Holm)",
+        "pairs",
+    )
+    lines = [
+        (row["arm"], row["control"], row["metric"], row["verdict"] if row["p"] is not None else "one seed: no test",
+         signed(row["difference"]), interval_text(row["low"], row["high"]),
+         *("" if row[key] is None else p_value(row[key]) for key in ("p", "p_holm")), str(row["n"]))
+        for row in rows
+    ]  # fmt: skip
+    note = f"The same network calls on both sides. Holm's correction for these {len(rows)} tests."
+    return Table(
+        "Against fixed steps with the same calls, paired by seed", header, tuple(lines), (note,), text_columns=4
+    )
 
 
 def _beside_paper(title: str, part: Part, study: Study, comparison: dict[str, Any], notes: tuple[str, ...]) -> Table:
     """Two rows per arm: ours and the paper's."""
     better = comparison["better"]
     rows = []
-    for arm, published in zip(comparison["arms"], part.arms, strict=True):
+    papers = {arm.name: arm for arm in part.arms}
+    for arm in comparison["arms"]:
+        published = papers[arm["name"]]
         ours = [_value(arm["metrics"][name]) for name in better]
         rows.append((arm["name"], "ours", number(arm["calls"]["mean"]), *ours))
         if published.paper.keys() & {*better, "calls"}:
@@ -88,27 +141,31 @@ def _published(value: float | None, sd: float | None = None) -> str:
     return text if sd is None else f"{text} ± {number(sd, 2)}"
 
 
-def _timing(title: str, study: Study, comparison: dict[str, Any], notes: tuple[str, ...]) -> Table:
-    """Seconds a step, steps and seconds in all; changes are to the first arm."""
-    rows = []
-    ours = [(arm["seconds"]["mean"], arm["steps"]["mean"]) for arm in comparison["arms"]]
-    theirs = [(arm.paper.get("total_seconds"), arm.paper.get("calls")) for arm in study.plan.arms]
-    for k, arm in enumerate(study.plan.arms):
-        rows.append((arm.name, "ours", *_times(*ours[k], None if k == 0 else ours[0])))
-        if theirs[k][0] is not None:
-            rows.append((arm.name, "paper", *_times(*theirs[k], None if k == 0 else theirs[0])))
-    header = ("arm", "", "seconds a step", "change", "steps", "seconds in all", "change")
-    extra = "The first seed also records its trace, which costs a little time in every arm."
-    return Table(f"{title}: {study.record.model.name}", header, tuple(rows), (extra, *notes), text_columns=2)
-
-
-def _times(total: Any, steps: Any, first: tuple[Any, Any] | None) -> tuple[str, ...]:
-    each, change = total / steps, ("", "")
-    if first is not None:
-        change = tuple(
-            f"{100 * (now / then - 1):+.1f} %" for now, then in ((each, first[0] / first[1]), (total, first[0]))
+def _timing(title: str, result: PartResult, notes: tuple[str, ...]) -> Table:
+    """CPU seconds a step, steps and seconds in all, means over seeds; changes are to the first arm."""
+    rows, firsts = [], {}
+    for k, arm in enumerate(result.part.arms):
+        mine = [one for one in result.times if one.arm == arm.name]
+        total, noise, steps = (
+            float(np.mean([getattr(one, name) for one in mine])) for name in ("cpu_seconds", "noise_seconds", "steps")
         )
-    return number(each), change[0], number(steps), number(total), change[1]
+        paper = (arm.paper.get("total_seconds"), None, arm.paper.get("calls"))
+        for who, (seconds, drawn, count) in {"ours": (total, noise, steps), "paper": paper}.items():
+            if seconds is None or count is None:
+                continue
+            first = firsts.setdefault(who, (seconds, count))
+            change = ("", "") if k == 0 else (_change(seconds / count, first[0] / first[1]), _change(seconds, first[0]))
+            share = "" if drawn is None else f"{100 * drawn / seconds:.0f} %"
+            cells = (number(seconds / count), change[0], share, number(count), number(seconds), change[1])
+            rows.append((arm.name, who, *cells))
+    header = ("arm", "", "seconds a step", "change", "of it noise", "steps", "seconds in all", "change")
+    n, seeds = result.times[0].n, len({one.seed for one in result.times})
+    head = f"{title}: {result.model}, one batch of {n}, {seeds} seed{'s' * (seeds != 1)}"
+    return Table(head, header, tuple(rows), notes, text_columns=2)
+
+
+def _change(now: float, then: float) -> str:
+    return f"{100 * (now / then - 1):+.1f} %"
 
 
 def _convergence(study: Study) -> Table:
@@ -123,21 +180,35 @@ def _convergence(study: Study) -> Table:
     return Table("Metrics along the trajectory, first seed", header, tuple(rows), text_columns=2)
 
 
-def _path_numbers(study: Study) -> Table:
-    """What the curves show, in numbers, from the first seed's trace."""
+def _path_numbers(study: Study, constants: dict[str, dict[str, Any]]) -> Table:
+    """What the curves show, in numbers, from the first seed's trace.
+
+    "Before dt_min" is the stretch up to the first of the steps at the end that all have the least length allowed; where
+    nothing binds, and for grids, the whole trajectory.
+    """
     rows = []
     for k, arm in enumerate(study.plan.arms):
         if found := study.recorded(k):
             trace = found[0].trace
-            ds2 = np.array([v for v in trace["ds2"] if v], float)
+            ds2, dt, t = (np.array([np.nan if v is None else v for v in trace[c]], float) for c in ("ds2", "dt", "t"))
             v_f, v_g = variation_parts(trace)
             fine = (v_g > 0) & np.isfinite(v_f)
             ratio = float(np.mean(v_f[fine] / v_g[fine])) if fine.any() else None
-            dt = np.array([v for v in trace["dt"] if v], float)
-            cells = (len(trace["t"]), dt.min(), dt.max(), np.median(ds2), ds2.max(), ds2.max() / np.median(ds2), ratio)
-            rows.append((arm.name, *(number(None if c is None else float(c)) for c in cells)))
-    header = ("arm", "steps", "least dt", "most dt", "median ds2", "most ds2", "most / median", "mean V_f / V_g")
-    return Table("Along the trajectory, first seed", header, tuple(rows))
+            bound = constants[arm.name].get("dt_min", 0.0) * (1 + 1e-9)
+            free = np.flatnonzero(dt[:-1] > bound)  # the last step ends where the time does
+            binds = int(free[-1]) + 1 if len(free) else 0
+            level = ds2[1 : binds + 1]  # the first step has nothing to compare with
+            low, middle, high = np.nanquantile(level, (0.05, 0.5, 0.95)) if len(level) else (np.nan,) * 3
+            start = t[binds] if bound and binds < len(t) - 1 else None
+            cells = (len(t), np.nanmin(dt), np.nanmax(dt), start, middle, high / low, np.nanmax(level) / middle)
+            cells = (*cells, np.nanmax(ds2) / middle, ratio)
+            rows.append((arm.name, *(number(None if c is None or c != c else float(c)) for c in cells)))
+    header = (
+        "arm", "steps", "least dt", "most dt", "dt_min from t", "median ds2", "95 % / 5 %", "most / median",
+        "most / median, to the end", "mean V_f / V_g",
+    )  # fmt: skip
+    note = "ds2: the median and the next two columns are of the stretch before dt_min binds for good."
+    return Table("Along the trajectory, first seed", header, tuple(rows), (note,))
 
 
 def _record(done: Reproduced, parts: list[PartTables]) -> dict[str, Any]:
@@ -148,11 +219,14 @@ def _record(done: Reproduced, parts: list[PartTables]) -> dict[str, Any]:
         "left_out": list(done.left_out),
         "parts": [
             {
-                "folder": part.study.store.folder.name,
-                "model": part.study.record.model.model_dump(),
-                "notes": list(part.study.plan.notes),
-                "paper": {arm.name: arm.paper for arm in part.study.plan.arms},
+                "folder": None if part.study is None else part.study.store.folder.name,
+                "model": part.result.model if part.study is None else part.study.record.model.model_dump(),
+                "notes": list(part.result.notes),
+                "constants": part.result.constants,
+                "paper": {arm.name: arm.paper for arm in part.result.part.arms},
                 "comparison": part.comparison,
+                "controls": list(part.controls),
+                "times": [one.model_dump() for one in part.result.times],
             }
             for part in parts
         ],

@@ -48,6 +48,7 @@ SCHEDULES: dict[str, Schedule] = {
     "karras": Schedule(f"{GRID}:karras", "even in the 1/rho-th power of the time left, down to a floor"),
     "cosine": Schedule(f"{GRID}:cosine", "sin(pi i / 2N), dense near the data"),
     "fisher": Schedule(f"{FISHER}:fisher", "equal Fisher-Rao steps of a decision that starts with chance a"),
+    "ranges": Schedule(f"{GRID}:ranges", "even steps, shorter ones inside given ranges (--set active=[[.5,1]])"),
     "gdss": Schedule(f"{GRID}:gdss", "the grid of GDSS' own samplers, with their solver", usual_solver=RELEASED),
     "times": Schedule(f"{GRID}:times", "the times in a file (--set file=times.txt)"),
     "dvs": Schedule(

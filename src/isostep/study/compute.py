@@ -21,7 +21,7 @@ from isostep.sampling.calibrate import prepare
 from isostep.settings.resolve import budget_knob, build, resolve
 from isostep.settings.schema import SamplerSettings
 from isostep.study.cell import TIMES, at_time, draw, evaluate_run, is_complete, write_cell_run
-from isostep.study.plan import DEFAULT_METRICS, StudyPlan
+from isostep.study.plan import DEFAULT_METRICS, Arm, StudyPlan
 from isostep.study.record import ArmRecord, Cell, ModelRecord, ReferenceRecord, Store, Study, StudyRecord, key_of
 from isostep.study.reference import StudyReference, find_reference
 from isostep.study.reuse import copy_cell, leave_word
@@ -48,8 +48,11 @@ def run_study(
     identity = model.fingerprint()
     resolved = [_settings(model, arm.chosen, arm.calls) for arm in plan.arms]
     runs = [
-        {seed: _run_inputs(identity, settings, seed, plan, seed == plan.seeds[0], model) for seed in plan.seeds}
-        for settings, _ in resolved
+        {
+            seed: _run_inputs(identity, at_seed(arm, settings, seed), seed, plan, seed == plan.seeds[0], model)
+            for seed in plan.seeds
+        }
+        for arm, (settings, _) in zip(plan.arms, resolved, strict=True)
     ]
     keys = [{seed: _cell_key(inputs, reference, metrics) for seed, inputs in row.items()} for row in runs]
     record = _study_record(plan, model, identity, reference, metrics, resolved, keys)
@@ -122,7 +125,7 @@ class StudyWork:
             plan = self.plan
             result = draw(
                 self.model,
-                self.settings[task.arm],
+                at_seed(plan.arms[task.arm], self.settings[task.arm], task.seed),
                 task.seed,
                 plan.n,
                 plan.batch_size,
@@ -145,6 +148,11 @@ def _settings(model: Model, chosen: dict, calls: int | None) -> tuple[SamplerSet
         return settings, f"{settings.steps} steps of {each} call{'s' * (each > 1)}"
     value = getattr(settings, knob.table)[knob.name]
     return settings, f"{knob.name} {value:.4g}, found on a pilot for {calls} calls"
+
+
+def at_seed(arm: Arm, settings: SamplerSettings, seed: int) -> SamplerSettings:
+    """A control's steps are those that the arm it belongs to took with this seed."""
+    return settings.model_copy(update={"steps": arm.steps_by_seed.get(seed, settings.steps)})
 
 
 def _run_inputs(

@@ -24,12 +24,17 @@ DEFAULT_METRICS = {
 
 
 class Arm(Frozen):
-    """`chosen` goes to `resolve`; `calls` is a budget of network calls per graph that sets the steps."""
+    """`chosen` goes to `resolve`; `calls` is a budget of network calls per graph that sets the steps.
+
+    A control takes as many steps as another arm, seed by seed.
+    """
 
     name: str
     chosen: dict[str, Any]
     calls: int | None = Field(default=None, ge=1)
     paper: dict[str, float] = Field(default_factory=dict)  # published values, for tables side by side
+    control_of: str | None = None
+    steps_by_seed: dict[int, int] = Field(default_factory=dict)
 
 
 class StudyPlan(Frozen):
