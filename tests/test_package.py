@@ -1,10 +1,11 @@
 """The package's face: what it offers, its version, and `python -m isostep`."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
-from importlib import metadata
+from importlib import import_module, metadata
 
 import pytest
 
@@ -29,6 +30,16 @@ def test_type_checkers_see_the_same_names():
     seen = {f"{n.module}:{a.name}" for n in block.body if isinstance(n, ast.ImportFrom) for a in n.names}
     assert seen == {f"{home}:{name}" for name, home in isostep._HOMES.items()}
     assert (ROOT / "src" / "isostep" / "py.typed").is_file()
+
+
+def test_the_page_on_the_api_has_every_name_and_no_other():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^::: ([\w.]+)(?:\n    options: \{members: \[([^]]*)\]\})?", page, re.M)
+    names = {f"{module}:{name}" for module, members in listed for name in members.split(", ") if name}
+    assert {f"{home}:{name}" for name, home in isostep._HOMES.items()} <= names
+    for module, members in listed:
+        there = vars(import_module(module))
+        assert all(there[name].__module__ == module for name in members.split(", ") if name), module
 
 
 def test_the_version_is_written_once():

@@ -213,7 +213,7 @@ class _Runner:
             drift = where_rows(moved, here.drift, lane.drift) if self.controller.reviews else here.drift
             new = new._replace(drift=drift, diffusion=here.diffusion)
         new = new._replace(status=self._status(new, running, finite))
-        self._tell_hooks(lane, new, proposal, moved)
+        self._call_hooks(lane, new, proposal, moved)
         return new
 
     def _measure(self, lane: Lane, state: GraphState, here: Evaluation, running: Tensor) -> Measured:
@@ -233,7 +233,7 @@ class _Runner:
         status = torch.where(finite, status, int(Status.NON_FINITE))
         return torch.where(running, status, new.status)
 
-    def _tell_hooks(self, old: Lane, new: Lane, proposal: Proposal, moved: Tensor) -> None:
+    def _call_hooks(self, old: Lane, new: Lane, proposal: Proposal, moved: Tensor) -> None:
         if not self.hooks and not self.snapshots:
             return
         info = StepInfo(new.index, old.t, proposal.t1, moved, new.state, new.state.replace(new.mean))

@@ -158,7 +158,7 @@ class BrownianTree:
 
     def _walk(self, kernels: Any, like: GraphState, draw: Draw, scale: Tensor) -> dict[str, Tensor]:
         """The same numbers, compiled; what lies above W in the tree is kept for the next step."""
-        parts = []
+        parts: list[Any] = []
         for name, x in like.components.items():
             kind, labels = like.kinds[name], (_label(name, PREDICTOR), _label(name, LEAF))
             mask = torch.ones(like.batch, 1, dtype=torch.bool) if kind == "graph" else like.mask

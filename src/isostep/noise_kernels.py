@@ -277,7 +277,7 @@ def _descend(cell, time, t, depth):
 
 @numba.jit(**OPTIONS)
 def _tree_uniforms(key_0, key_1, index, t, target, first, ends, depth, labels, out):
-    """The numbers of each graph's levels from `first` on (0: W(1)), then of the leaf: all components, block by block."""
+    """The numbers of each graph's levels from `first` on (0: W(1)), then of the leaf: components block by block."""
     counters = np.empty((4, out.shape[1]), np.uint64)
     item = 0
     for b in range(t.shape[0]):

@@ -34,15 +34,10 @@ def isostep(monkeypatch, capsys, tmp_path):
     return run
 
 
-@pytest.fixture
-def ego(shared) -> str:
-    return str(shared / "checkpoints" / "gdss" / "gdss_ego_small.pth")
-
-
-def test_compare_writes_everything_and_repeats_from_store(isostep, ego, tmp_path):
+def test_compare_writes_everything_and_repeats_from_store(isostep, tmp_path):
     words = (
         "compare",
-        ego,
+        "gdss-community-small",
         "--schedules",
         "uniform,dvs",
         "--seeds",
@@ -66,10 +61,10 @@ def test_compare_writes_everything_and_repeats_from_store(isostep, ego, tmp_path
     assert record["arms"][1]["metrics"]["degree"]["test"]["n"] == 2
 
 
-def test_sweep_reaches_the_schedule(isostep, ego, tmp_path):
+def test_sweep_reaches_the_schedule(isostep, tmp_path):
     code, out, err = isostep(
-        "sweep", ego, "--param", "schedule.gamma=.1,.3", "--seeds", "0", "-n", "3", "--steps", "3", "--out", "s",
-        "--no-plots", "--json",
+        "sweep", "gdss-community-small", "--param", "schedule.gamma=.1,.3", "--seeds", "0", "-n", "3", "--steps", "3",
+        "--out", "s", "--no-plots", "--json",
     )  # fmt: skip
     assert code == 0, err
     assert [arm["name"] for arm in json.loads(out)["arms"]] == ["uniform", "gamma=0.1", "gamma=0.3"]
@@ -77,7 +72,7 @@ def test_sweep_reaches_the_schedule(isostep, ego, tmp_path):
     assert [arm["settings"]["schedule_options"].get("gamma") for arm in arms] == [None, 0.1, 0.3]
 
 
-def test_reproduce_shows_the_paper_beside_ours(isostep, ego, shared, tmp_path, monkeypatch):
+def test_reproduce_shows_the_paper_beside_ours(isostep, shared, tmp_path, monkeypatch):
     monkeypatch.setenv("ISOSTEP_DATA", str(shared))
     code, out, err = isostep("reproduce", "t4", "-n", "4", "--steps", "3", "--seeds", "0-1")
     assert code == 0, err

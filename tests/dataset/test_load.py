@@ -255,7 +255,7 @@ def test_names_are_forgiving_and_unknown_ones_listed(alone):
     assert load("Community_Small").name == "community-small"
     with pytest.raises(InputError, match="known are qm9"):
         load("moses")
-    assert {"qm9", "zinc250k", *COUNTS, "communities", "planar-small", "sbm-small"} == set(names())
+    assert {"qm9", "qm9-3d", "zinc250k", *COUNTS, "communities", "planar-small", "sbm-small"} == set(names())
 
 
 def test_wrong_questions_are_input_errors(alone):

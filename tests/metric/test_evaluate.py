@@ -17,13 +17,14 @@ from isostep.cli import main
 from isostep.item import write_items
 from isostep.item.graph import Graph, read_graphs
 from isostep.metric.base import evaluate_metric
-from isostep.metric.evaluate import JudgedOnce, evaluate
+from isostep.metric.evaluate import evaluate
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.graph_summary import GraphSummary
 from isostep.metric.mmd import GraphMMD
 from isostep.metric.molecules import FragmentSimilarity, NearestNeighbour, Novelty, ScaffoldSimilarity, Uniqueness
 from isostep.metric.nspdk import GraphNspdk, MoleculeNspdk
 from isostep.metric.reference import FOLDER, MOLECULE_METRICS, MoleculeReference, load_reference, shipped
+from isostep.metric.suite import JudgedOnce
 from isostep.metric.vun import VUN, Novel, Planar, Valid
 from isostep.run.engine import save_result
 from tests.conftest import FIXTURES
@@ -304,7 +305,7 @@ def test_every_shipped_reference_loads_and_they_are_small():
         reference = load_reference(name)
         assert isinstance(reference, MoleculeReference) == (entry.kind == "molecule")
         if isinstance(reference, MoleculeReference):
-            assert set(reference.statistics) == {metric.name for metric in MOLECULE_METRICS}
+            assert {metric.name for metric in MOLECULE_METRICS} <= set(reference.statistics)
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 8e6
 
 

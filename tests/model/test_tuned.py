@@ -49,7 +49,7 @@ def test_another_model_is_named(tmp_path, caplog):
 def test_a_damaged_one_is_one_line(tmp_path):
     path = tmp_path / "tuned.toml"
     write_text(path, "auto = []\n")
-    with pytest.raises(InputError, match="tuned.toml"):
+    with pytest.raises(InputError, match=r"tuned\.toml"):
         load_model(NAME, preset=path)
     with pytest.raises(InputError, match="cannot read"):
         load_model(NAME, preset=tmp_path / "none.toml")

@@ -7,12 +7,13 @@ import pytest
 
 from isostep.base.errors import InputError
 from isostep.dataset import load
-from isostep.dataset.catalogue import CATALOGUE, Entry
+from isostep.dataset.catalogue import CATALOGUE, Benchmark
 from isostep.dataset.generate import generate_planar
 from isostep.dataset.read import in_order
 from isostep.metric import mmd
 from isostep.metric.evaluate import evaluate
-from isostep.metric.reference import GraphReference, build_reference
+from isostep.metric.graph_reference import GraphReference
+from isostep.metric.suite import build_reference
 from isostep.model.lookup import embedded_names, load_model
 from isostep.study.reference import find_reference
 
@@ -24,7 +25,9 @@ def tiny(monkeypatch, tmp_path) -> str:
     """A generated dataset of its own, in a cache of its own."""
     monkeypatch.setenv("ISOSTEP_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ISOSTEP_DATA", str(tmp_path))
-    entry = Entry("tiny", "tiny", in_order(24, 8, 8), generate=lambda: generate_planar(40, (8, 10), seed=3), recipe="x")
+    entry = Benchmark(
+        "tiny", "tiny", in_order(24, 8, 8), generate=lambda: generate_planar(40, (8, 10), seed=3), recipe="x"
+    )
     monkeypatch.setitem(CATALOGUE, "tiny", entry)
     return "tiny"
 

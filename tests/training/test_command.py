@@ -47,7 +47,7 @@ def test_presets_are_listed():
         (["grum-nowhere"], "no preset 'grum-nowhere'"),
         (["none.toml"], "cannot read none.toml"),
         (["grum-qm9", "--export", "first"], "--export must be best or last"),
-        (["grum-community-small", "--device", "abacus"], "device 'abacus' cannot be used here"),
+        (["grum-community-small", "--device", "abacus"], "unknown device 'abacus'"),
     ],
 )
 def test_a_bad_call_is_one_line(arguments, message):

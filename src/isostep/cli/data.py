@@ -37,7 +37,7 @@ def list_datasets(as_json: bool = JSON) -> None:
             source = find(name, entry, None).label
         except InputError:
             source = None
-        rows.append({"name": name, "kind": entry.kind, "about": entry.about, "source": source})
+        rows.append({"name": name, "kind": entry.holds.kind, "about": entry.about, "source": source})
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
@@ -72,7 +72,6 @@ def _summary(dataset: Dataset) -> dict[str, Any]:
 
     from isostep.dataset.data import SPLITS
 
-    edges = dataset.arrays["edge_ends" if dataset.kind == "graph" else "bond_ends"]
     sizes = np.flatnonzero(dataset.node_counts("all"))
     spec = dataset.spec
     return {
@@ -81,7 +80,7 @@ def _summary(dataset: Dataset) -> dict[str, Any]:
         "source": dataset.source,
         **{split: len(dataset.rows(split)) for split in SPLITS},
         "nodes": [int(sizes[0]), int(sizes[-1])],
-        "mean_edges": round(float(np.diff(edges).mean()), 2),
+        "mean_edges": round(float(dataset.sizes[1].mean()), 2),
         **({} if spec is None else {"atoms": list(spec.atoms)}),
         **({"left_out": int(dataset.arrays["left_out"])} if "left_out" in dataset.arrays else {}),
     }

@@ -121,7 +121,7 @@ def build(
 
     Example: `isostep reference build qm9 --out qm9.npz`
     """
-    from isostep.metric.reference import build_reference
+    from isostep.metric.suite import build_reference
 
     start = time.perf_counter()
     build_reference(name, folder).save(out)

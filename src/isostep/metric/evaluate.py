@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from isostep.base.errors import InputError, require
 from isostep.base.progress import progress
-from isostep.item.graph import Graph
 from isostep.metric.base import Better, Metric, Value, evaluate_metric
-from isostep.metric.conformers import CONFORMER_METRICS, ConformerMetric
-from isostep.metric.graph_reference import GraphReference
-from isostep.metric.graph_summary import GraphSummary
-from isostep.metric.items import Items, Skipped, gather
-from isostep.metric.mmd import GraphMMD, Kernel
-from isostep.metric.molecules import MoleculeSet, Validity
-from isostep.metric.nspdk import GraphNspdk
-from isostep.metric.reference import (
-    MOLECULE_METRICS,
-    VALIDITY,
-    MoleculeReference,
-    Reference,
-    Shipped,
-    load_reference,
-    shipped,
-)
-from isostep.metric.vun import VUN, BlockModel, Connected, Novel, Planar, Unique, Valid
-
-FALLBACK_KERNEL: Kernel = "tv"
+from isostep.metric.items import Skipped, gather
+from isostep.metric.mmd import Kernel
+from isostep.metric.reference import Reference, Shipped, load_reference, shipped
+from isostep.metric.suite import suite_of
 
 
 @dataclass(frozen=True)
@@ -110,23 +92,21 @@ def evaluate(
         raise InputError(f"need workers >= 1, resamples >= 0, seed >= 0, got {workers}, {resamples}, {seed}")
     entry, fitted, name = _resolve(reference)
     items = gather(source, strict)
-    _check_kind(items, fitted, name)
-    if kernel and items.kind == "molecule":
-        raise InputError(f"kernel {kernel!r} is for graph MMDs; {name} holds molecules, leave it out")
-    if items.kind == "graph":
-        kernel = kernel or entry.kernel or FALLBACK_KERNEL
-    known = _graph_metrics(kernel, entry) if items.kind == "graph" else _molecule_metrics(items)
-    chosen = _choose(known, metrics)
-    if isinstance(fitted, GraphSummary):
-        fitted = fitted.among(items.graphs)
-    molecules = MoleculeSet(items.smiles, workers)
+    if items.kind != fitted.kind:
+        raise InputError(f"the generated set holds {items.kind}s, but the reference {name} holds {fitted.kind}s")
+    suite = suite_of(items.kind)
+    customary = suite.kernel(entry)
+    if kernel and not customary:
+        raise InputError(f"kernel {kernel!r} is for graph MMDs; {name} holds {items.kind}s, leave it out")
+    kernel = kernel or customary
+    chosen = _choose({metric.name: metric for metric in suite.metrics(items, kernel, entry)}, metrics)
+    fitted = fitted.among(items.graphs)
+    generated = suite.generated(items, workers)
     values, undefined = {}, {}
     with progress(f"measuring {len(items)} {items.kind}s", len(chosen), "metrics") as task:
         for key, metric in chosen.items():
             task(0, note=key)
-            generated = items.graphs if items.kind == "graph" else items.valid if key == "valid" else molecules
-            generated = items.conformers if isinstance(metric, ConformerMetric) else generated
-            value = _value_or_reason(metric, generated, fitted, resamples, seed)
+            value = _value_or_reason(metric, generated(key), fitted, resamples, seed)
             if isinstance(value, Value):
                 values[key] = value
             elif metrics is None:
@@ -159,47 +139,11 @@ def _value_or_reason(metric: Metric, *arguments: Any) -> Value | InputError:
 
 
 def _resolve(reference: str | Path | Reference) -> tuple[Shipped, Reference, str]:
-    if isinstance(reference, MoleculeReference | GraphReference):
-        kind = "molecule" if isinstance(reference, MoleculeReference) else "graph"
-        return Shipped(kind), reference, "given in memory"
+    if not isinstance(reference, str | Path):
+        return Shipped(reference.kind), reference, "given in memory"
     fitted = load_reference(reference)
     name = str(reference).lower().replace("_", "-")
-    return shipped().get(name, Shipped("graph")), fitted, str(reference)
-
-
-def _check_kind(items: Items, reference: Reference, name: str) -> None:
-    wanted = "molecule" if isinstance(reference, MoleculeReference) else "graph"
-    if items.kind != wanted:
-        raise InputError(f"the generated set holds {items.kind}s, but the reference {name} holds {wanted}s")
-
-
-def _molecule_metrics(items: Items) -> dict[str, Metric]:
-    metrics: list[Any] = [Validity(items.corrected), *MOLECULE_METRICS]
-    metrics += CONFORMER_METRICS if items.conformers else ()
-    return {metric.name: metric for metric in metrics}
-
-
-def _graph_metrics(kernel: Kernel | None, entry: Shipped) -> dict[str, Metric]:
-    assert kernel is not None
-    metrics: list[Any] = [GraphMMD(name, kernel) for name in ("degree", "clustering", "orbit", "spectral")]
-    metrics += [GraphNspdk(), Connected(), Unique(), Novel()]
-    if rule := VALIDITY.get(entry.valid or ""):
-        validity = JudgedOnce(rule)
-        metrics += [Valid(validity), VUN(validity)]
-    return {metric.name: metric for metric in metrics}
-
-
-class JudgedOnce:
-    """A rule of validity whose verdicts on one set serve both `valid` and `vun`: block inference takes its time."""
-
-    def __init__(self, rule: Planar | BlockModel) -> None:
-        self.rule, self.definition, self.equals = rule, rule.definition, rule.equals
-        self.verdicts: dict[int, tuple[np.ndarray, dict[str, Any]]] = {}
-
-    def judge(self, graphs: Sequence[Graph]) -> tuple[np.ndarray, dict[str, Any]]:
-        if id(graphs) not in self.verdicts:
-            self.verdicts[id(graphs)] = self.rule.judge(graphs)
-        return self.verdicts[id(graphs)]
+    return shipped().get(name, Shipped(fitted.kind)), fitted, str(reference)
 
 
 def _choose(known: Mapping[str, Metric], wanted: Iterable[str] | None) -> dict[str, Metric]:

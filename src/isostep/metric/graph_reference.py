@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -34,6 +34,8 @@ class GraphReference:
     `floors`: values of the training graphs, by the definition of the metric, where they take long or need the graphs.
     """
 
+    kind: ClassVar[str] = "graph"
+
     test: tuple[Graph, ...]
     train: tuple[Graph, ...] = ()
     _tables: Tables = field(default_factory=dict)
@@ -55,6 +57,10 @@ class GraphReference:
 
     def graphs(self, split: Split) -> tuple[Graph, ...]:
         return self.train if split == "train" else self.test
+
+    def among(self, generated: Sequence[Graph]) -> GraphReference:
+        """The reference for novelty of `generated`; this one has all its graphs at hand."""
+        return self
 
     def table(self, split: Split, statistic: Statistic) -> np.ndarray:
         """The statistic of every graph of the split, one row each."""

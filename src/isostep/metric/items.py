@@ -52,7 +52,7 @@ class Items:
     skipped: list[Skipped] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.graphs) if self.kind == "graph" else len(self.valid)
+        return len(self.graphs) + len(self.valid)
 
 
 class BadLine(Exception):
@@ -126,7 +126,7 @@ def _from_shards(folder: Path, strict: bool) -> Items:
         return _read_conformers(run.files(), strict)
     items = Items(run.plan.kind)
     for path in run.files():
-        (_read_jsonl if items.kind == "graph" else _read_smi)(path, items, strict)
+        _READERS[Path(run.plan.item.file).suffix](path, items, strict)
     return items
 
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from isostep.metric.molecules import (
     Uniqueness,
 )
 from isostep.metric.nspdk import MoleculeNspdk
-from isostep.metric.vun import BlockModel, Connected, Planar, Unique, Valid
+from isostep.metric.vun import BlockModel, Planar
 
 MOLECULE_METRICS: tuple[MoleculeMetric, ...] = (
     Uniqueness(),
@@ -56,6 +56,8 @@ VERSION = 1
 @dataclass(frozen=True, eq=False)
 class MoleculeReference:
     """Statistics of a test set (`sizes["test"]` molecules) and, for novelty and floors, of a training set."""
+
+    kind: ClassVar[str] = "molecule"
 
     statistics: Mapping[str, Arrays]
     floors: Mapping[str, list[tuple[int, float]]] = field(default_factory=dict)
@@ -88,6 +90,10 @@ class MoleculeReference:
         sizes = {split: len(molecules) for split, molecules in sets.items()}
         floors = _floors(metrics, statistics, sets["train"], floor_sizes, seed) if train is not None else {}
         return MoleculeReference(statistics, floors, sizes, rdBase.rdkitVersion)
+
+    def among(self, generated: object) -> MoleculeReference:
+        """Statistics are enough: there is nothing to look up among generated items."""
+        return self
 
     def arrays_of(self, metric: MoleculeMetric | ConformerMetric) -> Arrays:
         if metric.name not in self.statistics:
@@ -187,7 +193,7 @@ def _mean_over_blocks(measure, n: int, total: int, most: int = 10) -> float:
 class Shipped(NamedTuple):
     """A reference that comes with the package: its kind, customary kernel, and rule of validity."""
 
-    kind: Literal["graph", "molecule"]
+    kind: str
     kernel: Literal["tv", "emd"] | None = None
     valid: str | None = None
 
@@ -213,18 +219,3 @@ def load_reference(source: str | Path) -> Reference:
     if isinstance(reference, MoleculeReference) and reference.extends in shipped():
         return reference.joined(load_reference(reference.extends))
     return reference
-
-
-def build_reference(name: str, folder: str | Path | None = None) -> Reference:
-    """Fit the statistics of a dataset's test split, with its training split for novelty and floors."""
-    from isostep.dataset import load
-
-    data = load(name, folder)
-    if not data.split("test"):
-        raise InputError(f"dataset {name} has no test split; a reference needs one")
-    if data.kind == "molecule":
-        fitted = MoleculeReference.fit(data.split("test"), data.split("train"))
-        return geometry_reference(data).joined(fitted) if "positions" in data.arrays else fitted
-    rule = VALIDITY.get(shipped().get(data.name, Shipped("graph")).valid or "")
-    shares = [Connected(), Unique(), *([Valid(rule)] if rule else [])]
-    return GraphSummary.of(GraphReference.fit(data.split("test"), data.split("train"), shares))

@@ -47,7 +47,7 @@ def is_connected(graph: Graph) -> bool:
     return graph.n > 0 and rustworkx.is_connected(to_rustworkx(graph))
 
 
-class Validity(Protocol):
+class ValidityRule(Protocol):
     """A verdict per graph: `judge` returns verdicts (runs, G), several runs where a verdict is random, and facts."""
 
     @property
@@ -164,7 +164,7 @@ class _ShareMetric:
 class Valid(_ShareMetric):
     """Share of generated graphs that `validity` accepts."""
 
-    validity: Validity
+    validity: ValidityRule
 
     name: ClassVar[str] = "valid"
 
@@ -232,7 +232,7 @@ class VUN(_ShareMetric):
     `against` is "train", or "test" for the published form: the peers' programs compare with the test graphs.
     """
 
-    validity: Validity
+    validity: ValidityRule
     against: Split = "train"
 
     name: ClassVar[str] = "vun"

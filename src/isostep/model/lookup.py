@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import torch
+
 from isostep.base.errors import InputError
 from isostep.model.analytic import NAME as ANALYTIC
 from isostep.model.analytic import analytic_model
@@ -37,8 +39,9 @@ def load_model(
     """Load a model: an embedded name, a model folder, a released `.pth` file, the name of a fetched one, or
     "package.module:function" for a function of yours that returns a model (which runs your code).
 
-    `weights` ("raw" or "ema") chooses among those a released file holds; a folder holds one set. `preset`: for any model,
-    a file of `isostep tune`; for released files, a packaged preset's name or a TOML file. `device` is the CPU, or where a loaded model already is.
+    `weights` ("raw" or "ema") chooses among those a released file holds; a folder holds one set. `preset`: for any
+    model, a file of `isostep tune`; for released files, a packaged preset's name or a TOML file. `device` is the CPU,
+    or where a loaded model already is.
     """
     if not isinstance(model, str | Path | Model):
         raise InputError(f"cannot load a {type(model).__name__}; make a model of it with isostep.wrap(...)")
@@ -71,7 +74,8 @@ def _load(model: str, weights: str | None, preset: str | Path | None) -> Model:
     if folder.is_dir() or model == ANALYTIC:
         if preset is not None:
             raise InputError(
-                f"--preset takes a file of `isostep tune` here; others are for released files, and {model} has settings of its own"
+                f"--preset takes a file of `isostep tune` here; others are for released files, and {model} has "
+                "settings of its own"
             )
         return load_folder(folder) if folder.is_dir() else analytic_model()
     if Path(model).is_file():
@@ -136,10 +140,8 @@ def _listed(folder: Path, where: Literal["embedded", "imported"]) -> Listed:
     return Listed(name, where, info.dataset, info.family, info.weights, info.sha256, str(folder))
 
 
-def check_device(device: str) -> str:
+def check_device(device: str) -> torch.device:
     """A usable device, or an error before any work."""
-    import torch
-
     kind = device.split(":")[0]
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if kind not in available:
@@ -147,6 +149,6 @@ def check_device(device: str) -> str:
     if not available[kind]:
         raise InputError(f"device {device!r} is not available here; use --device cpu")
     try:
-        return str(torch.device(device))
+        return torch.empty(0, device=device).device
     except RuntimeError as error:
         raise InputError(f"unknown device {device!r}; choose cpu, cuda or mps, such as cuda:0") from error

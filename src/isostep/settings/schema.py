@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from isostep.base.checks import is_mapping
 from isostep.base.schema import Frozen
 from isostep.settings.solvers import SOLVERS
 
@@ -65,16 +66,16 @@ class SamplerPreset(Frozen):
     @classmethod
     def _one_table(cls, value: Any) -> Any:
         """Cards once had a single choice, by steps; the one that every card had by default was measured on none."""
-        if not isinstance(value, dict):
+        if not is_mapping(value):
             return value
-        old = {"schedule": "cosine", "solver": "exponential-2", "steps": 50, "eta": 1.0, **value}
+        old: dict[str, Any] = {"schedule": "cosine", "solver": "exponential-2", "steps": 50, "eta": 1.0, **value}
         plain = {k: v for k, v in old.items() if v not in ({}, None)}
         if plain == {"schedule": "cosine", "solver": "exponential-2", "steps": 50, "eta": 1.0}:
             return ()
         steps, eta = old.pop("steps"), old.pop("eta")
         entry = SOLVERS.get(old["solver"])
         each = 2 if entry is not None and entry.inner_corrector else 1
-        noise = {"eta": eta} if eta != 1 else {}
+        noise: dict[str, Any] = {"eta": eta} if eta != 1 else {}
         old["solver_options"] = {**noise, **old.get("solver_options", {})}
         return ({**old, "calls": steps * each if isinstance(steps, int) else steps, "origin": "an earlier card"},)
 

@@ -13,6 +13,7 @@ from isostep.base.errors import IsostepError
 from isostep.base.files import read_json
 from isostep.base.progress import progress
 from isostep.base.versions import versions
+from isostep.metric.suite import suite_of
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
 from isostep.run.engine import Engine
@@ -21,7 +22,7 @@ from isostep.sampling.calibrate import prepare
 from isostep.settings.resolve import budget_knob, build, resolve
 from isostep.settings.schema import SamplerSettings
 from isostep.study.cell import TIMES, at_time, draw, evaluate_run, is_complete, write_cell_run
-from isostep.study.plan import DEFAULT_METRICS, Arm, StudyPlan
+from isostep.study.plan import Arm, StudyPlan
 from isostep.study.record import ArmRecord, Cell, ModelRecord, ReferenceRecord, Store, Study, StudyRecord, key_of
 from isostep.study.reference import StudyReference, find_reference
 from isostep.study.reuse import copy_cell, leave_word
@@ -44,7 +45,7 @@ def run_study(
     model = load_model(plan.model if model is None else model, plan.weights if model is None else None, device)
     store = Store(Path(out))
     reference = find_reference(plan.reference or model.info.dataset, plan.kernel)
-    metrics = plan.metrics or DEFAULT_METRICS[model.info.kind]
+    metrics = plan.metrics or suite_of(model.info.kind).usual
     identity = model.fingerprint()
     resolved = [_settings(model, arm.chosen, arm.calls) for arm in plan.arms]
     runs = [

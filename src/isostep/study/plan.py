@@ -16,12 +16,6 @@ from pydantic import Field
 from isostep.base.errors import InputError
 from isostep.base.schema import Frozen
 
-DEFAULT_METRICS = {
-    "graph": ("degree", "clustering", "orbit", "spectral"),
-    "molecule": ("valid", "fcd", "nspdk"),
-    "conformer": ("valid", "fcd", "nspdk", "bond_length", "bond_angle", "no_clash"),
-}
-
 
 class Arm(Frozen):
     """`chosen` goes to `resolve`; `calls` is a budget of network calls per graph that sets the steps.

@@ -10,10 +10,10 @@ from isostep.base.files import sha256
 from isostep.dataset import lookup
 from isostep.dataset.source import find
 from isostep.item.graph import Graph
-from isostep.metric.evaluate import FALLBACK_KERNEL
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.mmd import Kernel
-from isostep.metric.reference import FOLDER, MoleculeReference, Reference, build_reference, load_reference, shipped
+from isostep.metric.reference import FOLDER, Reference, Shipped, load_reference, shipped
+from isostep.metric.suite import build_reference, suite_of
 from isostep.model import analytic
 
 
@@ -29,10 +29,8 @@ def find_reference(name: str, kernel: Kernel | None) -> StudyReference:
     path = _file(name)
     name = path.stem if path == Path(name) else name
     reference = load_reference(path)
-    if isinstance(reference, MoleculeReference):
-        return StudyReference(name, sha256(path), reference, None)
-    customary = shipped().get(_plain(name))
-    return StudyReference(name, sha256(path), reference, kernel or (customary and customary.kernel) or FALLBACK_KERNEL)
+    customary = suite_of(reference.kind).kernel(shipped().get(_plain(name), Shipped(reference.kind)))
+    return StudyReference(name, sha256(path), reference, customary and (kernel or customary))
 
 
 def _file(name: str) -> Path:

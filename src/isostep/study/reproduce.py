@@ -22,6 +22,7 @@ from isostep.base.progress import progress
 from isostep.base.schema import Frozen, checked
 from isostep.family import find_family
 from isostep.metric.mmd import Kernel
+from isostep.metric.suite import suite_of
 from isostep.model.lookup import embedded_names, load_model
 from isostep.model.model import Model
 from isostep.model.released.known import fetched, known_table
@@ -281,8 +282,7 @@ def part_plan(name: str, target: Target, part: Part, found: PartModel, options: 
         notes.append(f"{steps} base steps; the model's preset has {info.sampler.steps}.")
     if part.paper_n and n != part.paper_n:
         notes.append(f"{n} {info.kind}s per seed; the paper has {part.paper_n}.")
-    molecules = "valid" in part.metrics
-    fitting = molecules == (info.kind == "molecule")
+    fitting = bool({*part.metrics} & {*suite_of(info.kind).usual})
     if not fitting:
         notes.append(f"The model makes {info.kind}s: other metrics than the paper's, whose values have no counterpart.")
     arms = [

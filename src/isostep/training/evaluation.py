@@ -18,7 +18,7 @@ from isostep.training.export import card
 TRIED = 32  # training graphs on which a run tries its metrics before it starts
 
 
-class Evaluation:
+class Evaluator:
     """What `[evaluate]` of a configuration asks for; metrics that cannot be computed here are refused at once."""
 
     def __init__(self, config: TrainConfig, data: TrainingData, settings: EvaluateConfig) -> None:

@@ -14,7 +14,7 @@ BEFORE, AFTER = ("step", "loss"), ("lr", "seconds", "cpu_seconds")  # columns be
 OLD = {"loss_x": "loss_X", "loss_adj": "loss_A", "val_loss_x": "val_loss_X", "val_loss_adj": "val_loss_A"}
 
 
-def is_run(folder: Path) -> bool:
+def is_training_run(folder: Path) -> bool:
     """Whether a folder is that of a training run."""
     return (folder / CONFIG).is_file() and (folder / LOG).is_file()
 

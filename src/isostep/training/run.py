@@ -22,10 +22,10 @@ from isostep.base.files import write_text
 from isostep.base.progress import Interrupted, Task, log, progress
 from isostep.training.checkpoint import BEST, LAST, Progress, load_checkpoint, restore, save_checkpoint, state_tensors
 from isostep.training.config import TrainConfig, check_config
-from isostep.training.evaluation import Evaluation
+from isostep.training.evaluation import Evaluator
 from isostep.training.export import export_run
 from isostep.training.log import CONFIG, LOG, TrainLog
-from isostep.training.team import join_team
+from isostep.training.ranks import join_ranks
 from isostep.training.trainer import Trainer
 
 
@@ -38,13 +38,13 @@ def train_run(
 ) -> dict[str, Any] | None:
     """Train in `folder` by the configuration of `path`, then write `folder/model`; None but on the lead process."""
     folder = Path(folder)
-    with join_team(device) as team:
-        if not team.leads:
+    with join_ranks(device) as ranks:
+        if not ranks.leads:
             log.setLevel(logging.WARNING)
         data = config.training.load(config.data)
-        trainer = Trainer(config, data, team)
+        trainer = Trainer(config, data, ranks)
         state = run(trainer, folder, text=path.read_text(encoding="utf-8"))
-        if not team.leads:
+        if not ranks.leads:
             return None
     export_run(folder, folder / "model", export, data)
     return {
@@ -58,12 +58,12 @@ def train_run(
 
 def run(trainer: Trainer, folder: Path, text: str | None = None, stop_at: int | None = None) -> Progress:
     """Take all steps that are left; `stop_at` ends earlier without changing the schedule."""
-    config, leads = trainer.config, trainer.team.leads
+    config, leads = trainer.config, trainer.ranks.leads
     state = resume(trainer, folder)
     end = min(config.run.steps, stop_at or config.run.steps)
     evaluation = None
     if config.evaluate is not None and leads and trainer.done < end:
-        evaluation = Evaluation(config, trainer.data, config.evaluate)
+        evaluation = Evaluator(config, trainer.data, config.evaluate)
     if text is not None and leads:
         write_text(folder / CONFIG, text)
     rows = TrainLog(folder / LOG, trainer.done) if leads else None
@@ -71,7 +71,7 @@ def run(trainer: Trainer, folder: Path, text: str | None = None, stop_at: int | 
     kept = f"{folder} keeps the last checkpoint, if there is one; the same command goes on from it"
     with (
         progress(f"training {config.name}", end, "steps", had=trainer.done, kept=kept) as task,
-        _interrupt(trainer.team.size == 1) as asked,
+        _interrupt(trainer.ranks.size == 1) as asked,
     ):
         task.say(
             f"{weights / 1e6:.2f} million weights, {config.run.batch} graphs a step, from step {trainer.done} to {end}"
@@ -90,7 +90,7 @@ def _step(
     state: Progress,
     rows: TrainLog | None,
     end: int,
-    evaluation: Evaluation | None,
+    evaluation: Evaluator | None,
     task: Task,
 ) -> Progress:
     """One update, and what is due after it."""

@@ -22,7 +22,7 @@ from isostep.noise import LOOK, VARY, Draw, PhiloxNoise, uniform
 from isostep.state import GraphState
 from isostep.training.config import OptimizerConfig, TrainConfig
 from isostep.training.loss import Look, Losses, Objective
-from isostep.training.team import Team
+from isostep.training.ranks import Ranks
 
 VALIDATION = 2**39  # number of the first validation example
 
@@ -61,20 +61,20 @@ def shuffled(state: GraphState, normal: Normal) -> GraphState:
 class Trainer:
     """One run: network, averaged network, optimizer, data; `step` does one update."""
 
-    def __init__(self, config: TrainConfig, data: TrainingData, team: Team | None = None) -> None:
-        team = team or Team()
-        if config.run.batch % team.size:
-            raise InputError(f"run.batch {config.run.batch} must be a multiple of the {team.size} processes")
-        self.config, self.data, self.team = config, data, team
+    def __init__(self, config: TrainConfig, data: TrainingData, ranks: Ranks | None = None) -> None:
+        ranks = ranks or Ranks()
+        if config.run.batch % ranks.size:
+            raise InputError(f"run.batch {config.run.batch} must be a multiple of the {ranks.size} processes")
+        self.config, self.data, self.ranks = config, data, ranks
         torch.manual_seed(key_seed(config.seed, "weights"))
         params = config.training.params(config.network, config.data, data)
-        self.network = config.record.network(params).to(team.device)
+        self.network = config.record.network(params).to(ranks.device)
         self.ema = copy.deepcopy(self.network).eval().requires_grad_(False)
         self.optimizer = _optimizer(config.optimizer, self.network)
         self.objective = Objective(config)
         self.shared: nn.Module = self.network
-        if team.size > 1:
-            devices = [team.device] if team.device.type == "cuda" else None
+        if ranks.size > 1:
+            devices = [ranks.device] if ranks.device.type == "cuda" else None
             # GruM's last layer updates a graph state that nothing reads: its parameters get no gradient.
             self.shared = nn.parallel.DistributedDataParallel(
                 self.network, device_ids=devices, find_unused_parameters=True
@@ -94,7 +94,7 @@ class Trainer:
 
     def look(self, examples: Examples, chosen: Tensor, first: int) -> Look:
         """This process's share of a batch: the clean graphs `chosen`, whose numbers go up from `first`."""
-        share = self.team.share(len(chosen))
+        share = self.ranks.share(len(chosen))
         row = torch.arange(len(chosen))[share]
         index, zero = first + row, torch.zeros_like(row)
         noise, draw = PhiloxNoise(self.config.seed), Draw(index, zero, zero, zero)
@@ -104,14 +104,14 @@ class Trainer:
         t = uniform(self.config.seed, index, LOOK)
         if self.config.loss.strata:
             t = (row + t) / len(chosen)
-        return Look(clean, noise.normal(clean, draw, LOOK), t * (1 - self.config.loss.eps)).to(self.team.device)
+        return Look(clean, noise.normal(clean, draw, LOOK), t * (1 - self.config.loss.eps)).to(self.ranks.device)
 
     def gradients(self) -> Losses:
-        """Losses of the next step's batch, with gradients left in the parameters (averaged over the team)."""
+        """Losses of the next step's batch, with gradients left in the parameters (averaged over the ranks)."""
         run = self.config.run
         chosen = order(self.config.seed, self.data.train.count, run.batch, self.done)
         look = self.look(self.data.train, chosen, self.done * run.batch)
-        torch.manual_seed(key_seed(self.config.seed, "dropout", self.done, self.team.rank))
+        torch.manual_seed(key_seed(self.config.seed, "dropout", self.done, self.ranks.rank))
         self.network.train()
         self.optimizer.zero_grad(set_to_none=True)
         losses = self.objective(self.shared, look)
@@ -143,9 +143,9 @@ class Trainer:
             look = self.look(self.data.validation, chosen, VALIDATION + first)
             parts.append(torch.stack(list(self.objective(self.ema, look).values())))
         mean = torch.stack(parts).mean(0)
-        if self.team.size > 1:
+        if self.ranks.size > 1:
             torch.distributed.all_reduce(mean)
-            mean /= self.team.size
+            mean /= self.ranks.size
         return dict(zip(self.objective.processes, mean, strict=True))
 
 

@@ -14,11 +14,11 @@ from isostep.model.presets import find_preset, preset_names
 from isostep.model.released.convert import card, load_released
 from isostep.model.released.known import known_table
 from isostep.model.released.pickle import Released, read_released
-from isostep.process import VE, VP, Bridge
+from isostep.process import VE, VP, Bridge, SubVP
 from isostep.settings.resolve import build, resolve
 from tests.conftest import FIXTURES
 
-MOL = FIXTURES / "grum" / "mol.pth"
+MOL, RANDOM = FIXTURES / "grum" / "mol.pth", FIXTURES / "gdss_random"
 # solver, Langevin (snr, scale), weights that the released GDSS programs sample with
 RELEASED = {
     "ego_small": ("euler", None, "raw"),
@@ -59,9 +59,11 @@ def test_a_known_file_keeps_its_preset_under_another_name(shared: Path, tmp_path
     assert (info.name, info.sampler.corrector.scale) == ("renamed--1-", 0.8)
 
 
-def test_processes_come_from_the_file(shared: Path) -> None:
-    processes = load_released(shared / "checkpoints" / "gdss" / "gdss_zinc250k.pth").info.processes()
-    assert processes == {"X": VP(beta_min=0.1, beta_max=1.0), "A": VE(sigma_min=0.2, sigma_max=1.0)}
+def test_processes_come_from_the_file() -> None:
+    processes = load_released(RANDOM / "random_subvp.pth").info.processes()
+    assert processes == {"X": VP(beta_min=0.1, beta_max=1.0), "A": SubVP(beta_min=0.1, beta_max=1.0)}
+    processes = load_released(RANDOM / "random_mol.pth").info.processes()
+    assert processes == dict.fromkeys("XA", VE(sigma_min=0.1, sigma_max=1.0))
     bridges = load_released(MOL).info.processes()
     assert bridges["A"] == Bridge(sigma_0=0.4, sigma_1=0.2, drift_coeff=1.0)
 
@@ -119,9 +121,9 @@ def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str, part: st
     assert "\n" not in str(caught.value)
 
 
-def test_weights_that_are_not_there_are_named(shared: Path) -> None:
+def test_weights_that_are_not_there_are_named() -> None:
     with pytest.raises(InputError, match="--weights raw"):
-        load_released(shared / "checkpoints" / "gdss" / "gdss_zinc250k.pth", "ema")
+        load_released(RANDOM / "random_mol.pth", "ema")
     with pytest.raises(InputError, match="'best'"):
         load_released(MOL, "best")
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from isostep.base.errors import InputError
+from isostep.model.lookup import check_device
 
 
 @dataclass(frozen=True)
-class Team:
+class Ranks:
     """This process's number, how many there are, and its device."""
 
     rank: int = 0
@@ -31,25 +31,16 @@ class Team:
 
 
 @contextlib.contextmanager
-def join_team(device: str) -> Iterator[Team]:
-    """The team of this run; the group of processes lives as long as the context."""
+def join_ranks(device: str) -> Iterator[Ranks]:
+    """The ranks of this run; the group of processes lives as long as the context."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
-        yield Team(device=_device(device))
+        yield Ranks(device=check_device(device))
         return
     cuda = device.startswith("cuda")
-    place = _device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if cuda else device)
+    place = check_device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if cuda else device)
     torch.distributed.init_process_group("nccl" if cuda else "gloo")
     try:
-        yield Team(torch.distributed.get_rank(), size, place)
+        yield Ranks(torch.distributed.get_rank(), size, place)
     finally:
         torch.distributed.destroy_process_group()
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-        return device
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error

@@ -11,7 +11,7 @@ import torch.multiprocessing as multiprocessing
 from safetensors.torch import load_file, save_file
 
 from isostep.base.errors import InputError
-from isostep.training.team import Team, join_team
+from isostep.training.ranks import Ranks, join_ranks
 from isostep.training.trainer import Trainer
 from tests.training.configs import LOLLIPOP, STAR, config, data
 
@@ -28,8 +28,8 @@ def _worker(rank: int, family: str, port: int, folder: Path) -> None:
 
     torch.set_num_threads(1)
     os.environ.update(WORLD_SIZE="2", RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    with join_team("cpu") as team:
-        trainer = Trainer(config(family), data(family, [STAR, LOLLIPOP], 7), team)
+    with join_ranks("cpu") as ranks:
+        trainer = Trainer(config(family), data(family, [STAR, LOLLIPOP], 7), ranks)
         save_file(_gradients(trainer), folder / f"{rank}.safetensors")
         validated = trainer.validate()
         save_file(validated, folder / f"val{rank}.safetensors")
@@ -56,4 +56,4 @@ def test_two_processes_give_the_gradients_of_one(family, tmp_path):
 
 def test_a_batch_that_cannot_be_shared_is_refused():
     with pytest.raises(InputError, match="multiple of the 3 processes"):
-        Trainer(config("grum"), data("grum", [STAR], 4), Team(0, 3))
+        Trainer(config("grum"), data("grum", [STAR], 4), Ranks(0, 3))

@@ -1,0 +1,138 @@
+"""What is measured on each kind of item. A further kind is one more class here, entered in `SUITES`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from isostep.base.errors import InputError
+from isostep.dataset import load
+from isostep.dataset.data import Dataset
+from isostep.item import Conformer, Graph, Molecule
+from isostep.metric.base import Metric
+from isostep.metric.conformers import CONFORMER_METRICS
+from isostep.metric.graph_reference import GraphReference
+from isostep.metric.graph_statistics import Statistic
+from isostep.metric.graph_summary import GraphSummary
+from isostep.metric.items import Items
+from isostep.metric.mmd import GraphMMD, Kernel
+from isostep.metric.molecules import MoleculeSet, Validity
+from isostep.metric.nspdk import GraphNspdk
+from isostep.metric.reference import (
+    MOLECULE_METRICS,
+    VALIDITY,
+    MoleculeReference,
+    Reference,
+    Shipped,
+    geometry_reference,
+    shipped,
+)
+from isostep.metric.vun import VUN, BlockModel, Connected, Novel, Planar, Unique, Valid
+
+MMDS: tuple[Statistic, ...] = ("degree", "clustering", "orbit", "spectral")
+
+
+class Suite(ABC):
+    """The metrics of one kind."""
+
+    usual: ClassVar[tuple[str, ...]]  # of a study that names none
+
+    def kernel(self, entry: Shipped) -> Kernel | None:
+        """The customary one of the MMDs; None where there is no choice."""
+        return None
+
+    @abstractmethod
+    def metrics(self, items: Items, kernel: Kernel | None, entry: Shipped) -> Sequence[Any]:
+        """All that apply."""
+
+    @abstractmethod
+    def generated(self, items: Items, workers: int) -> Callable[[str], Sequence[Any]]:
+        """What the metric of a name is given of the items."""
+
+    @abstractmethod
+    def fit(self, data: Dataset) -> Reference:
+        """Statistics of the test split, with the training split for novelty and floors."""
+
+
+class GraphSuite(Suite):
+    usual = MMDS
+
+    def kernel(self, entry: Shipped) -> Kernel:
+        return entry.kernel or "tv"
+
+    def metrics(self, items: Items, kernel: Kernel | None, entry: Shipped) -> list[Metric]:
+        metrics: list[Any] = [GraphMMD(name, kernel or self.kernel(entry)) for name in MMDS]
+        metrics += [GraphNspdk(), Connected(), Unique(), Novel()]
+        if rule := VALIDITY.get(entry.valid or ""):
+            validity = JudgedOnce(rule)
+            metrics += [Valid(validity), VUN(validity)]
+        return metrics
+
+    def generated(self, items: Items, workers: int) -> Callable[[str], Sequence[Any]]:
+        return lambda key: items.graphs
+
+    def fit(self, data: Dataset) -> GraphReference:
+        rule = VALIDITY.get(shipped().get(data.name, Shipped(data.kind)).valid or "")
+        shares = [Connected(), Unique(), *([Valid(rule)] if rule else [])]
+        return GraphSummary.of(GraphReference.fit(data.split("test"), data.split("train"), shares))
+
+
+class MoleculeSuite(Suite):
+    usual = ("valid", "fcd", "nspdk")
+
+    def metrics(self, items: Items, kernel: Kernel | None, entry: Shipped) -> list[Any]:
+        return [Validity(items.corrected), *MOLECULE_METRICS, *(CONFORMER_METRICS if items.conformers else ())]
+
+    def generated(self, items: Items, workers: int) -> Callable[[str], Sequence[Any]]:
+        in_space = {metric.name: items.conformers for metric in CONFORMER_METRICS}
+        special: dict[str, Sequence[Any]] = {"valid": items.valid, **in_space}
+        molecules = MoleculeSet(items.smiles, workers)
+        return lambda key: special.get(key, molecules)
+
+    def fit(self, data: Dataset) -> MoleculeReference:
+        fitted = MoleculeReference.fit(data.split("test"), data.split("train"))
+        return geometry_reference(data).joined(fitted) if "positions" in data.arrays else fitted
+
+
+class ConformerSuite(MoleculeSuite):
+    """Molecules in space are measured as molecules, and by their geometry."""
+
+    usual = (*MoleculeSuite.usual, "bond_length", "bond_angle", "no_clash")
+
+
+SUITES: dict[str, Suite] = {
+    Graph.kind: GraphSuite(),
+    Molecule.kind: MoleculeSuite(),
+    Conformer.kind: ConformerSuite(),
+}
+
+
+def suite_of(kind: str) -> Suite:
+    if kind not in SUITES:
+        raise InputError(f"there are no metrics for {kind}s; those with metrics are {', '.join(SUITES)}")
+    return SUITES[kind]
+
+
+def build_reference(name: str, folder: str | Path | None = None) -> Reference:
+    """Fit the statistics of a dataset."""
+    data = load(name, folder)
+    if not data.split("test"):
+        raise InputError(f"dataset {name} has no test split; a reference needs one")
+    return suite_of(data.kind).fit(data)
+
+
+class JudgedOnce:
+    """A rule of validity whose verdicts on one set serve both `valid` and `vun`: block inference takes its time."""
+
+    def __init__(self, rule: Planar | BlockModel) -> None:
+        self.rule, self.definition, self.equals = rule, rule.definition, rule.equals
+        self.verdicts: dict[int, tuple[np.ndarray, dict[str, Any]]] = {}
+
+    def judge(self, graphs: Sequence[Graph]) -> tuple[np.ndarray, dict[str, Any]]:
+        if id(graphs) not in self.verdicts:
+            self.verdicts[id(graphs)] = self.rule.judge(graphs)
+        return self.verdicts[id(graphs)]
