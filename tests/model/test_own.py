@@ -147,6 +147,10 @@ def test_a_sparse_network_sees_real_nodes_only():
         assert gap.abs().max() < 1e-5
 
 
+def towards_one(state, t):
+    return {"A": (1 - state["A"]) / (1 - t).clamp_min(0.02)[:, None, None] * state.masks.pairs}
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -161,6 +165,10 @@ def test_a_sparse_network_sees_real_nodes_only():
         ({"network": lambda state, t: {"X": state["X"] + 1, "A": state["A"]}}, "X of the network's output is not zero"),
         ({"network": lambda state, t: {"X": state["X"], "A": state["A"].tril()}}, "not symmetric"),
         ({"network": object(), "processes": None}, "needs drift"),
+        ({"network": Clean().double()}, "the network fails on graphs of 3 and 5 nodes: RuntimeError: mat1 and mat2"),
+        ({"network": lambda state, t: {n: x / 0 for n, x in state.components.items()}}, "not finite"),
+        ({"diffusion": 1.0}, "diffusion goes with a drift"),
+        ({"network": towards_one, "processes": None, "diffusion": 1.0, "noise_at_one": True}, "go with processes"),
     ],
 )
 def test_what_does_not_fit_is_refused_at_once(arguments, words):
@@ -204,6 +212,126 @@ def test_the_command_line_takes_a_function_of_a_module(tmp_path: Path, monkeypat
     # A folder from elsewhere does not choose what runs here.
     assert "name it with --model" in refused("runs", "verify", "run")
     assert command("runs", "verify", "run", "--model", "own_code:make").code == 0
+
+
+VERBS = """
+import isostep, torch
+from torch import nn
+from isostep.item import Graph
+from isostep.process import VP
+class Score(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.gain = nn.Linear(1, 1)
+    def forward(self, state, t):
+        gain = self.gain(t[:, None])[:, :, None]
+        return {name: gain * value for name, value in state.components.items()}
+def decode(state):
+    return [Graph.from_adjacency((a.abs() > 0.5).numpy()) for a in state["A"]]
+def make():
+    both = {"X": VP(), "A": VP()}
+    return isostep.wrap(Score(), both, predicts="noise", noise_at_one=True, nodes=[4, 5], items=decode)
+"""
+
+
+def test_every_verb_takes_a_function_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "own_verbs.py").write_text(VERBS)
+    (tmp_path / "mine.jsonl").write_text(
+        '{"n": 4, "edges": [[0, 1], [1, 2]]}\n{"n": 5, "edges": [[0, 1], [0, 2]]}\n' * 4
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def done(*arguments: object) -> str:
+        ended = command(*arguments)
+        assert ended.code == 0, ended
+        return ended.out
+
+    run = ("sample", "own_verbs:make", "-n", 12, "--calls", 4, "--batch-size", 4, "--shard-size", 4)
+    done(*run, "--out", "one")
+    done(*run, "--out", "two", "--workers", 2)
+    assert Path("one/graphs.jsonl").read_bytes() == Path("two/graphs.jsonl").read_bytes()
+    sys.modules.pop("own_verbs")  # code that is imported anew is the same model
+    assert "12 graphs" in done(*run, "--out", "two")
+    done("runs", "verify", "two", "--model", "own_verbs:make")
+    assert "degree" in done("evaluate", "one", "--reference", "mine.jsonl", "--resamples", 0)
+    assert "t = 0.0000" in done("calibrate", "own_verbs:make", "--steps", 3, "--graphs", 2, "--pilot-steps", 10)
+    study = ("--seeds", "0-1", "-n", 6, "--steps", 4, "--reference", "mine.jsonl", "--metrics", "degree")
+    done("compare", "own_verbs:make", "--schedules", "uniform,dvs,arclength", *study, "--workers", 2, "--out", "study")
+    done("sweep", "own_verbs:make", "--param", "schedule.gamma=0.2,0.3", *study, "--no-plots", "--out", "swept")
+    done("report", "study")
+    assert "own-model" in Path("study/report.html").read_text()
+
+
+class Noisy(Clean):
+    def __init__(self, share: float = 0.5, power: int = 1) -> None:
+        super().__init__()
+        self.drop, self.power = nn.Dropout(share), power
+
+    def forward(self, state, t):
+        return super().forward(state.replace({"X": self.drop(state["X"]), "A": state["A"]}), t)
+
+
+def test_a_network_left_in_training_mode_is_put_into_evaluation_mode():
+    model = isostep.wrap(Noisy(), BRIDGES, nodes=5, features=3)
+    first, second = (isostep.sample(model, 3, calls=4).tensors["X"] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def same_items(state):
+    return [Graph.of(1, [])] * state.batch
+
+
+def other_items(state):
+    return [Graph.of(2, [])] * state.batch
+
+
+def test_models_that_differ_in_anything_have_other_fingerprints():
+    made = [
+        isostep.wrap(Noisy(), BRIDGES, nodes=5, features=3),
+        isostep.wrap(Noisy(power=2), BRIDGES, nodes=5, features=3),
+        isostep.wrap(Noisy(share=0.1), BRIDGES, nodes=5, features=3),
+        isostep.wrap(Noisy(), BRIDGES, nodes=6, features=3),
+        isostep.wrap(Noisy(), BRIDGES, nodes=5, features=3, noise_at_one=True),
+        isostep.wrap(Noisy(), BRIDGES, nodes=5, features=3, items=same_items),
+        isostep.wrap(Noisy(), BRIDGES, nodes=5, features=3, items=other_items),
+    ]
+    assert len({model.fingerprint() for model in made}) == len(made)
+    again = isostep.wrap(Noisy(), BRIDGES, nodes=5, features=3, items=same_items, name="another name")
+    assert again.fingerprint() == made[-2].fingerprint()
+    assert "0x" not in repr(made[-2]._pickled(made[-2].info.decoder))  # no address, which another process would change
+
+
+def test_time_the_other_way_round():
+    heard = []
+
+    def network(state, t):
+        heard.append(t.clone())
+        return {"X": -state["X"]}
+
+    def nothing(state):
+        return [Graph.of(1, [])] * state.batch
+
+    for noise_at_one in (False, True):
+        model = isostep.wrap(network, {"X": VP()}, nodes=3, items=nothing, noise_at_one=noise_at_one)
+        heard.clear()
+        isostep.sample(model, 1, schedule="uniform", solver="euler", steps=4)
+        times = torch.cat(heard).tolist()
+        assert times == sorted(times, reverse=noise_at_one)
+        assert times[0] == pytest.approx(float(noise_at_one))
+
+
+def test_a_function_with_its_noise_is_a_model_and_without_noise_it_is_flow_matching():
+    model = isostep.wrap(towards_one, diffusion=0.0, nodes=4, kinds={"A": "edge"})
+    result = isostep.sample(model, 3, schedule="uniform", solver="heun", steps=40)
+    assert [len(graph.edges) for graph in result.graphs] == [6, 6, 6]
+    for chosen in ({"schedule": "dvs", "steps": 30}, {"schedule": "arclength", "calls": 12}, {"calls": 9}):
+        result = isostep.sample(model, 2, **chosen)
+        assert result.solution.counts()["done"] == 2
+        assert result.tensors["A"].isfinite().all()
+    noisy = isostep.wrap(towards_one, diffusion={"A": 0.3}, nodes=4, kinds={"A": "edge"})
+    assert noisy.fingerprint() != model.fingerprint()
 
 
 def test_names_that_are_code():

@@ -23,6 +23,10 @@ def first_fifth_is_test(count: int) -> np.ndarray:
     return np.where(np.arange(count) < count // 5, SPLITS.index("test"), SPLITS.index("train"))
 
 
+def all_test(count: int) -> np.ndarray:
+    return np.full(count, SPLITS.index("test"))
+
+
 def in_order(train: int, val: int, test: int) -> SplitRule:
     """First `train` rows, then `val`, then `test`."""
     return lambda count: np.repeat(np.arange(3), [train, val, test])[:count]

@@ -12,7 +12,7 @@ from isostep.base.progress import progress
 from isostep.metric.base import Better, Metric, Value, evaluate_metric
 from isostep.metric.items import Skipped, gather
 from isostep.metric.mmd import Kernel
-from isostep.metric.reference import Reference, Shipped, load_reference, shipped
+from isostep.metric.reference import Reference, Shipped, fit_reference, load_reference, shipped
 from isostep.metric.suite import suite_of
 
 
@@ -73,7 +73,7 @@ class Report:
 
 def evaluate(
     source: Any,
-    reference: str | Path | Reference,
+    reference: str | Path | Reference | Sequence[Any],
     kernel: Kernel | None = None,
     metrics: Iterable[str] | None = None,
     resamples: int = 200,
@@ -84,7 +84,8 @@ def evaluate(
     """Measure generated graphs or molecules: a result of `sample`, a file, a run folder, or a sequence of graphs,
     molecules or SMILES. Bare SMILES do not tell which were invalid before correction; give the result itself for that.
 
-    `reference`: a name that comes with the package ("planar"), a file of `isostep reference build`, or a fitted one.
+    `reference`: a name that comes with the package ("planar"), a file of graphs (`.jsonl`), of molecules (`.smi`,
+    `.csv`, `.sdf`) or of `isostep reference build`, or graphs or SMILES in memory, all of them test graphs.
     `kernel` of the graph MMDs: the reference's customary one where None. `metrics`: keys; all that apply where None,
     and then one that cannot be computed is listed as undefined instead of raising.
     """
@@ -138,9 +139,10 @@ def _value_or_reason(metric: Metric, *arguments: Any) -> Value | InputError:
         return error
 
 
-def _resolve(reference: str | Path | Reference) -> tuple[Shipped, Reference, str]:
+def _resolve(reference: Any) -> tuple[Shipped, Reference, str]:
     if not isinstance(reference, str | Path):
-        return Shipped(reference.kind), reference, "given in memory"
+        fitted = reference if isinstance(reference, Reference) else fit_reference(reference)
+        return Shipped(fitted.kind), fitted, "given in memory"
     fitted = load_reference(reference)
     name = str(reference).lower().replace("_", "-")
     return shipped().get(name, Shipped(fitted.kind)), fitted, str(reference)

@@ -12,19 +12,21 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from isostep.base.errors import InputError
 from isostep.base.files import read_json, replacing
 from isostep.base.progress import progress
-from isostep.dataset.data import Dataset
+from isostep.dataset.data import Dataset, GraphDataset
+from isostep.dataset.read import all_test, read_graph_file
 from isostep.metric.archive import opened
 from isostep.metric.conformers import CONFORMER_METRICS, ConformerMetric
 from isostep.metric.fcd import FrechetDistance
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.graph_summary import GraphSummary
+from isostep.metric.items import gather
 from isostep.metric.molecules import (
     Arrays,
     FragmentSimilarity,
@@ -204,14 +206,16 @@ def shipped() -> dict[str, Shipped]:
 
 
 def load_reference(source: str | Path) -> Reference:
-    """By name, if it comes with the package, else from a file."""
+    """By name, if it comes with the package, else from a file: one of `reference build`, or graphs or molecules."""
     name = str(source).lower().replace("_", "-")
     path = FOLDER / f"{name}.npz" if name in shipped() else Path(source)
     if not path.is_file():
         raise InputError(
             f"no reference {str(source)!r}: neither a file nor one of {', '.join(shipped())}; "
-            "build one with `isostep reference build`"
+            "name a file of graphs (.jsonl) or molecules (.smi), or build one with `isostep reference build`"
         )
+    if path.suffix != ".npz":
+        return fit_reference(path)
     with opened(path) as arrays:
         kinds = {"molecule_reference": MoleculeReference, "graph_summary": GraphSummary}
         found = next((kind for mark, kind in kinds.items() if mark in arrays.files), GraphReference)
@@ -219,3 +223,15 @@ def load_reference(source: str | Path) -> Reference:
     if isinstance(reference, MoleculeReference) and reference.extends in shipped():
         return reference.joined(load_reference(reference.extends))
     return reference
+
+
+def fit_reference(source: Any) -> Reference:
+    """From graphs or molecules in memory or in a file. Lines of graphs may name a split: the test split is compared
+    with, that for training is for novelty; without splits, all graphs are test graphs."""
+    if isinstance(source, Path) and ".jsonl" in source.suffixes:
+        data = GraphDataset(source.stem, str(source), read_graph_file(source, all_test))
+        if not data.split("test"):
+            raise InputError(f"{source} has no graph of the split test; a reference needs one")
+        return GraphReference.fit(data.split("test"), data.split("train"))
+    items = gather(source, strict=True)
+    return MoleculeReference.fit(items.smiles) if items.kind == "molecule" else GraphReference.fit(items.graphs)

@@ -92,9 +92,10 @@ class Converted:
     network: Any
     processes: Mapping[str, Process]
     predicts: Predicts
+    noise_at_one: bool
 
     def __call__(self, state: GraphState, t: Tensor) -> dict[str, Tensor]:
-        out = self.network(state, t)
+        out = self.network(state, 1 - t if self.noise_at_one else t)
         if not isinstance(out, Mapping):
             raise InputError(
                 f"the network must return a mapping with {', '.join(state.components)}, got {type(out).__name__}"
@@ -111,6 +112,17 @@ class Converted:
         return (expand(mean, value) * value - state[name]) / expand(std.square(), value)
 
 
+@dataclass(frozen=True)
+class FreeDrift:
+    """A drift given as a function, with its noise: a number, one per component, or a function of t."""
+
+    drift: Callable[[GraphState, Tensor], Mapping[str, Tensor]]
+    noise: Any
+
+    def diffusion(self, t: Tensor) -> Any:
+        return self.noise(t) if callable(self.noise) else self.noise
+
+
 @dataclass(frozen=True, eq=False)
 class OwnModel(Model):
     """Made by `wrap`."""
@@ -120,12 +132,14 @@ class OwnModel(Model):
     processes: Mapping[str, Process] | None = None
     predicts: Predicts = "score"
     prior_std: float = 1.0
+    noise_at_one: bool = False
 
     @property
     def sde(self) -> Sde:  # pyright: ignore[reportIncompatibleMethodOverride]
         if self.processes is None:
             return as_sde(self.network)
-        return ProcessSde(Converted(self.network, self.processes, self.predicts), self.processes, raw=False)
+        network = Converted(self.network, self.processes, self.predicts, self.noise_at_one)
+        return ProcessSde(network, self.processes, raw=False)
 
     @property
     def device(self) -> torch.device:
@@ -143,22 +157,29 @@ class OwnModel(Model):
         return replace(self, info=replace(self.info, sampler=sampler))
 
     def fingerprint(self) -> str:
-        """A digest of the settings and of everything the network holds."""
-        card = {name: str(value) for name, value in vars(self.info).items() if name not in ("name", "sampler")}
-        digest = hashlib.sha256(repr((sorted(card.items()), self.processes, self.predicts, self.prior_std)).encode())
-        if isinstance(self.network, nn.Module) and self.network.state_dict():
-            digest.update(type(self.network).__qualname__.encode())
+        """A digest of the settings and of everything the network and the decoder hold."""
+        card = {key: str(value) for key, value in vars(self.info).items() if key not in ("name", "sampler", "decoder")}
+        rest = (self.processes, self.predicts, self.prior_std, self.noise_at_one)
+        digest = hashlib.sha256(repr((sorted(card.items()), rest)).encode())
+        digest.update(self._pickled(self.info.decoder))
+        if isinstance(self.network, nn.Module):
+            for name, part in self.network.named_modules():
+                kept = {key: value for key, value in vars(part).items() if key != "training" and _plain(value)}
+                digest.update(f"{name} {type(part).__qualname__} {sorted(kept.items())}".encode())
             for name, value in sorted(self.network.state_dict().items()):
                 digest.update(name.encode() + value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-            return digest.hexdigest()
+        else:
+            digest.update(self._pickled(self.network))
+        return digest.hexdigest()
+
+    def _pickled(self, part: Any) -> bytes:
         try:
-            digest.update(pickle.dumps(self.network))
+            return pickle.dumps(part, protocol=5)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise InputError(
-                f"{self.info.name} cannot be told from other models ({error}): define its class or function at the "
-                "top level of a module that can be imported"
+                f"{self.info.name} cannot be told from other models ({error}): define its classes and functions at "
+                "the top level of a module that can be imported"
             ) from error
-        return digest.hexdigest()
 
     def prior(self, index: Tensor, seed: int, sizes: Tensor | None = None) -> GraphState:
         sizes = self.sizes(index, seed) if sizes is None else sizes
@@ -180,6 +201,8 @@ def wrap(
     item: type[Item] = Graph,
     scale: float = 3.0,
     prior_std: float = 1.0,
+    diffusion: Any = None,
+    noise_at_one: bool = False,
     name: str = "own-model",
     dataset: str = "own",
     sampler: SamplerPreset | None = None,
@@ -187,12 +210,15 @@ def wrap(
     """A model that every verb takes, from a network or a drift of your own.
 
     `network(state, t)` returns one tensor per component (a mapping), masked and, for edges, symmetric; it `predicts`
-    the score, the noise or the clean graph of the `processes`, one per component. Without `processes`, `network` is an
-    object with `drift(state, t)` and `diffusion(t)`, and starts from noise of `prior_std`.
+    the score, the noise or the clean graph of the `processes`, one per component. Time runs from 0 (noise) to 1 (data);
+    `noise_at_one`: the network was trained with time the other way round, as most score models are. A module is put
+    into evaluation mode. Without `processes`, `network` is an object with `drift(state, t)` and `diffusion(t)`, or a
+    function, the drift, with its `diffusion`: a number (0: an ODE, flow matching), one per component, or a function of
+    t; it starts from noise of `prior_std`.
 
     `nodes`: the number of nodes of every graph, a histogram {nodes: how many}, or the sizes of the training graphs.
     `features`: of the component X, or by name; a component without features is (B, N, N) or (B, N). `kinds`: "node",
-    "edge" or "graph" for components besides X and A. `items`: "graph", the list of atoms that X's features stand for
+    "position", "edge" or "graph" for components besides X and A. `items`: "graph", the list of atoms that X's features stand for
     (molecules, A = bond order / `scale`), or a function from a state to a list of `item`s.
     """
     counts = _counts(nodes)
@@ -203,13 +229,19 @@ def wrap(
     widths = {component: width for component, width in widths.items() if component in names}
     if processes is not None and (strange := names.keys() ^ processes.keys()):
         raise InputError(f"component {sorted(strange)[0]!r} has a kind or a process, but not both; name it in both")
+    if diffusion is not None:
+        if processes is not None:
+            raise InputError("diffusion goes with a drift; with processes, these know their noise")
+        network = FreeDrift(network, diffusion)
     if processes is None:
         as_sde(network)  # refuses what has no drift
-        if predicts is not None:
-            raise InputError("predicts goes with processes; a drift is taken as it is")
+        if predicts is not None or noise_at_one:
+            raise InputError("predicts and noise_at_one go with processes; a drift is taken as it is")
     elif not callable(network):
         raise InputError(f"network must be called with (state, t), got {type(network).__name__}")
     says = _predicts(processes, predicts)
+    if isinstance(network, nn.Module):
+        network.eval()
     most = max(n for n, _ in counts)
     if callable(items):
         decoder: Decoder = FunctionDecoder(items, item)
@@ -220,7 +252,7 @@ def wrap(
     preset = sampler or SamplerPreset(auto=plain)
     info = OwnCard(name, dataset, decoder, preset, most, counts, names, widths)
     info.blank(torch.ones(1, 1))  # refuses kinds and features that do not fit
-    model = OwnModel(info, network, None, processes, says, prior_std)
+    model = OwnModel(info, network, None, processes, says, prior_std, noise_at_one)
     _try(model)
     return model
 
@@ -245,6 +277,11 @@ def from_reference(text: str) -> Model:
     if not isinstance(made, Model):
         raise InputError(f"{text} returned {type(made).__name__}; it must return a model, such as isostep.wrap(...)")
     return made
+
+
+def _plain(value: Any) -> bool:
+    """A setting of a module that its weights do not tell."""
+    return all(map(_plain, value)) if isinstance(value, tuple) else isinstance(value, bool | int | float | str | None)
 
 
 def _counts(nodes: int | Mapping[int, int] | Sequence[int]) -> tuple[tuple[int, int], ...]:
@@ -279,8 +316,18 @@ def _try(model: OwnModel) -> None:
     """One evaluation of the smallest and the largest graph: what is wrong shows here, not in the middle of a run."""
     sizes = [n for n, _ in model.info.node_counts]
     state = model.prior(torch.arange(2), 0, torch.tensor([min(sizes), max(sizes)]))
-    with torch.no_grad():
-        found = model.sde.evaluate(state, torch.full((2,), 0.5, dtype=torch.float64))
+    try:
+        with torch.no_grad():
+            found = model.sde.evaluate(state, torch.full((2,), 0.5, dtype=torch.float64, device=state.device))
+    except InputError:
+        raise
+    except Exception as error:  # the user's code: any
+        cause = str(error).split("\n")[0]
+        raise InputError(
+            f"the network fails on graphs of {min(sizes)} and {max(sizes)} nodes: {type(error).__name__}: {cause}"
+        ) from error
+    if not all(bool(drift.isfinite().all()) for drift in found.drift.values()):
+        raise InputError("the network's output is not finite at t = 0.5; check its weights")
     for name, drift in found.drift.items():
         outside = state.masks.of(state.kinds[name], drift.ndim)
         if outside is not None and bool((drift * ~outside).ne(0).any()):
