@@ -1,4 +1,4 @@
-"""A PyTorch Geometric network as the score model of dense states: all pairs of nodes are edges, A is their attribute."""
+"""A PyTorch Geometric network as a score model of dense states: all pairs of nodes are edges, A their attribute."""
 
 import torch
 from torch import nn

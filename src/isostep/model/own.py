@@ -218,8 +218,8 @@ def wrap(
 
     `nodes`: the number of nodes of every graph, a histogram {nodes: how many}, or the sizes of the training graphs.
     `features`: of the component X, or by name; a component without features is (B, N, N) or (B, N). `kinds`: "node",
-    "position", "edge" or "graph" for components besides X and A. `items`: "graph", the list of atoms that X's features stand for
-    (molecules, A = bond order / `scale`), or a function from a state to a list of `item`s.
+    "position", "edge" or "graph" for components besides X and A. `items`: "graph", the list of atoms that X's features
+    stand for (molecules, A = bond order / `scale`), or a function from a state to a list of `item`s.
     """
     counts = _counts(nodes)
     widths = {"X": features} if isinstance(features, int) else dict(features)
