@@ -288,6 +288,27 @@ def test_a_summary_without_graphs_measures_what_the_graphs_do(tmp_path, graphs):
         evaluate_metric(Novel(), generated, summary)
 
 
+def test_graphs_of_ones_own_are_a_reference_in_a_file_and_in_memory(tmp_path):
+    ring, path = Graph.of(3, [(0, 1), (1, 2), (0, 2)]), Graph.of(3, [(0, 1), (1, 2)])
+    lines = [json.dumps({"n": g.n, "edges": g.edges.tolist()}) for g in (ring, path, path)]
+    (tmp_path / "plain.jsonl").write_text("\n".join(lines) + "\n")
+    split = [line[:-1] + f', "split": "{name}"}}' for line, name in zip(lines, ("train", "test", "test"), strict=True)]
+    (tmp_path / "split.jsonl").write_text("\n".join(split) + "\n")
+    generated = [path, path]
+    memory = evaluate(generated, [ring, path, path], resamples=0)
+    assert memory.values["degree"].value > 0
+    assert "novel" in memory.undefined
+    plain = evaluate(generated, tmp_path / "plain.jsonl", resamples=0)
+    assert plain.values["degree"] == memory.values["degree"]
+    halves = evaluate(generated, tmp_path / "split.jsonl", resamples=0)
+    assert halves.values["degree"].value == pytest.approx(0, abs=1e-9)
+    assert halves.values["novel"].value == 1
+    assert evaluate(["CCO", "CC"], ["CCO", "CC", "CCC"], resamples=0, metrics=["unique"]).values["unique"].value == 1
+    (tmp_path / "train.jsonl").write_text(split[0] + "\n")
+    with pytest.raises(InputError, match="no graph of the split test"):
+        evaluate(generated, tmp_path / "train.jsonl")
+
+
 def test_no_reference_file_is_unpickled(tmp_path):
     np.savez(tmp_path / "evil.npz", graph_summary=np.array([{}], dtype=object))
     with pytest.raises(InputError, match="not a reference file"):

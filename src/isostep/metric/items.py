@@ -117,6 +117,11 @@ def _from_path(path: Path, strict: bool) -> Items:
     return items
 
 
+def is_item_file(path: Path) -> bool:
+    """Whether its name says that it holds graphs or molecules."""
+    return any(suffix.lower() in _READERS for suffix in path.suffixes[-2:])
+
+
 def _from_shards(folder: Path, strict: bool) -> Items:
     """A large run, shard by shard."""
     from isostep.run.reading import read_run

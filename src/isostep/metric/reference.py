@@ -26,7 +26,7 @@ from isostep.metric.conformers import CONFORMER_METRICS, ConformerMetric
 from isostep.metric.fcd import FrechetDistance
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.graph_summary import GraphSummary
-from isostep.metric.items import gather
+from isostep.metric.items import gather, is_item_file
 from isostep.metric.molecules import (
     Arrays,
     FragmentSimilarity,
@@ -214,7 +214,7 @@ def load_reference(source: str | Path) -> Reference:
             f"no reference {str(source)!r}: neither a file nor one of {', '.join(shipped())}; "
             "name a file of graphs (.jsonl) or molecules (.smi), or build one with `isostep reference build`"
         )
-    if path.suffix != ".npz":
+    if is_item_file(path):
         return fit_reference(path)
     with opened(path) as arrays:
         kinds = {"molecule_reference": MoleculeReference, "graph_summary": GraphSummary}
