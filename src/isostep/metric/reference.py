@@ -229,7 +229,7 @@ def fit_reference(source: Any) -> Reference:
     """From graphs or molecules in memory or in a file. Lines of graphs may name a split: the test split is compared
     with, that for training is for novelty; without splits, all graphs are test graphs."""
     if isinstance(source, Path) and ".jsonl" in source.suffixes:
-        data = GraphDataset(source.stem, str(source), read_graph_file(source, all_test))
+        data = GraphDataset(source.stem, str(source), arrays=read_graph_file(source, all_test))
         if not data.split("test"):
             raise InputError(f"{source} has no graph of the split test; a reference needs one")
         return GraphReference.fit(data.split("test"), data.split("train"))
