@@ -136,7 +136,7 @@ class _Runner:
             finished = lane.status != Status.RUNNING
             if bool(finished.any()):
                 # Previous drift and memories are not part of the result.
-                bare = lane._replace(drift={}, diffusion={}, control=None, solver=None)
+                bare = lane._replace(drift={}, diffusion={}, control=self.controller.counted(lane.control), solver=None)
                 harvest.append(take_rows(bare, finished))
                 done += int(finished.sum())
             if progress is not None:
@@ -259,6 +259,7 @@ class _Runner:
             batch_calls=self.batch_calls,
             trace=self.recorder.table() if self.recorder else None,
             snapshots=self.snapshots.collect() if self.snapshots else None,
+            counted=lane.control,
         )
 
 

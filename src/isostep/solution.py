@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from torch import Tensor
@@ -40,6 +40,9 @@ class Solution:
     batch_calls: int  # network calls made, each on a batch
     trace: Trace | None = None
     snapshots: Mapping[float, GraphState] | None = None
+    counted: Mapping[str, Tensor] = field(
+        default_factory=dict[str, Tensor]
+    )  # (G,) what the controller counted of its steps
 
     def counts(self) -> dict[str, int]:
         """How many graphs ended in which status."""

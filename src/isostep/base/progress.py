@@ -13,6 +13,7 @@ inside a task becomes `Interrupted`, whose text says what is kept and how to go 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import sys
@@ -25,6 +26,12 @@ from isostep.base.text import duration, printable
 log = logging.getLogger("isostep")
 FIRST, LONGEST = 5.0, 600.0  # seconds until a task's first line; the gap doubles from line to line, up to this
 NOTHING_KEPT = "no file is left half-written; the same command starts again"
+
+
+@functools.cache
+def warn_once(text: str) -> None:
+    """A warning, the first time only: a study samples many times with the same settings."""
+    log.warning("%s", text)
 
 
 class Interrupted(KeyboardInterrupt):

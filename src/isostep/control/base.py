@@ -6,6 +6,7 @@ the step; so the step size depends on the past only. All data is per graph, shap
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
@@ -68,6 +69,10 @@ class Controller(Protocol):
         """(B,) at least so many steps remain (a graph that is not finished has one or more)."""
         ...
 
+    def counted(self, memory: Any) -> Mapping[str, Tensor]:
+        """(B,) what of its steps a controller has counted, by name; mostly nothing."""
+        ...
+
 
 def adapts(controller: Controller) -> bool:
     """Whether times follow from what is measured on the way."""
@@ -83,6 +88,9 @@ class AcceptAll:
     """A controller that never rejects."""
 
     reviews = False
+
+    def counted(self, memory: Any) -> Mapping[str, Tensor]:
+        return {}
 
     def review(self, memory: Any, now: Measured, proposal: Proposal, error: Tensor | None) -> Review:
         return Review(now.running, memory)

@@ -12,7 +12,7 @@ Defaults are the paper's. The authors' program differs: `ema_start="first"` on g
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -23,6 +23,7 @@ from isostep.base.errors import InputError
 from isostep.control.base import AcceptAll, Measured, Proposal
 
 PAPER_STEPS = 1000
+COUNTED = ("adapted", "at_dt_min", "at_dt_max")
 SCALED = ("kappa", "dt_min", "dt_max")  # stated at PAPER_STEPS, proportional to the base step
 
 
@@ -30,6 +31,7 @@ class DvsMemory(NamedTuple):
     ema: Tensor  # (B, C) Vbar
     begun: Tensor  # (B,) bool: the EMA holds a value
     t_end: Tensor  # (B,)
+    counts: Tensor  # (B, 3) steps that adapted, those of them at dt_min and at dt_max
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class Dvs(AcceptAll):
             ema=torch.zeros(len(t), components, dtype=t.dtype, device=t.device),
             begun=torch.zeros(len(t), dtype=torch.bool, device=t.device),
             t_end=torch.full_like(t, t_end),
+            counts=torch.zeros(len(t), len(COUNTED), dtype=torch.int64, device=t.device),
         )
 
     def propose(self, memory: DvsMemory, now: Measured) -> Proposal:
@@ -99,13 +102,29 @@ class Dvs(AcceptAll):
         ema = self._average(memory, self._reduce(now))
         low, high = self.bounds
         per_component = (self.dt_base * (self.kappa / (ema + self.eps_num)) ** self.beta).clamp(low, high)
-        dt = torch.where(adapting, per_component.amin(1), torch.full_like(now.t, self.dt_base))
+        wanted = per_component.amin(1)
+        pinned = torch.stack([torch.ones_like(adapting), wanted <= low, wanted >= high], 1)
+        counts = memory.counts + (pinned & (adapting & now.running)[:, None])
+        dt = torch.where(adapting, wanted, torch.full_like(now.t, self.dt_base))
         dt = torch.minimum(dt, memory.t_end - now.t)
         # A step that reaches the end lands on it exactly; adding up could miss it by one bit.
         t1 = torch.where(dt >= memory.t_end - now.t, memory.t_end, now.t + dt)
         shared = (self.gamma * ema.sum(1, keepdim=True)).expand_as(ema)
         kept = torch.where(adapting[:, None], shared, torch.zeros_like(ema))
-        return Proposal(t1, dt, memory._replace(ema=kept, begun=adapting))
+        return Proposal(t1, dt, memory._replace(ema=kept, begun=adapting, counts=counts))
+
+    def counted(self, memory: DvsMemory) -> Mapping[str, Tensor]:
+        return dict(zip(COUNTED, memory.counts.unbind(1), strict=True))
+
+    def growth(self, components: int) -> float:
+        """By what the shared average is multiplied from step to step; from 1 on it forgets nothing, and grows."""
+        return (1 - self.alpha) * self.gamma * components
+
+    def pinned(self, graphs: int, counts: Mapping[str, int]) -> dict[str, float]:
+        """Share of the active time that was spent at dt_min and at dt_max, mean over `graphs`."""
+        length = sum(b - a for a, b in self.active) * graphs
+        spent = zip(("dt_min", "dt_max"), self.bounds, COUNTED[1:], strict=True)
+        return {bound: counts.get(name, 0) * dt / length for bound, dt, name in spent}
 
     def _active(self, t: Tensor) -> Tensor:
         inside = torch.zeros_like(t, dtype=torch.bool)

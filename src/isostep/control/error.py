@@ -7,6 +7,7 @@ has to be a `BrownianTree`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -55,6 +56,9 @@ class ErrorControl:
         factor = (self.safety / error.clamp_min(1e-12).sqrt()).clamp(0.2, 5.0)
         factor = torch.where(factor.isfinite(), factor, torch.full_like(factor, 0.2))
         return Review(accepted, memory._replace(dt=(tried * factor).clamp(self.dt_min, self.dt_max)))
+
+    def counted(self, memory: ErrorMemory) -> Mapping[str, Tensor]:
+        return {}
 
     def finished(self, memory: ErrorMemory, t: Tensor, step: Tensor) -> Tensor:
         return t >= memory.t_end - self.eps_bound

@@ -242,6 +242,8 @@ def _traces(study: Study, column: str, label: str) -> Figure | None:
         return None
     figure, axes = panels(1, width=7, height=3.4)
     for k, name, path, _ in paths:
+        if column == "dt" and (shares := study.pinned(k)):
+            name += f" ({', '.join(f'{100 * share:.0f} % at {bound}' for bound, share in shares.items())})"
         style = {**_style(k), "marker": None}
         axes[0].plot(
             _array(path.trace["t"]), _positive(_array(path.trace[column])), label=_plain(name), lw=1.3, **style

@@ -123,6 +123,7 @@ class ShardRecord(Frozen):
     calls: int = Field(ge=0)
     batch_calls: int = Field(ge=0)
     tally: dict[str, NotNegative] = Field(default_factory=dict)
+    counted: dict[str, NotNegative] = Field(default_factory=dict)
     seconds: float = Field(ge=0, le=LONGEST)
     cpu_seconds: float = Field(0.0, ge=0, le=LONGEST)
     at: float = Field(0.0, ge=0, le=2**40)
@@ -147,11 +148,13 @@ class ShardRecord(Frozen):
             and self.steps <= most
             and max(self.calls, self.batch_calls) <= most * MOST_CALLS
             and max(self.tally.values(), default=0) <= self.n
+            and max(self.counted.values(), default=0) <= most
         )
 
     @property
     def account(self) -> Account:
-        return Account(self.n, self.counts, self.steps, self.calls, self.batch_calls, self.seconds, self.tally)
+        sums = self.n, self.counts, self.steps, self.calls, self.batch_calls, self.seconds, self.tally, self.counted
+        return Account(*sums)
 
 
 class FailureRecord(Frozen):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from isostep.base.progress import warn_once
 
 if TYPE_CHECKING:
     from isostep.settings.schema import SamplerSettings
@@ -22,14 +24,16 @@ class Account:
     batch_calls: int  # network calls made, each on a batch
     seconds: float  # of all workers together
     tally: dict[str, int]
+    counted: dict[str, int] = field(default_factory=dict[str, int])  # what the controller counted of its steps
 
     @staticmethod
     def total(parts: Iterable[Account]) -> Account:
         parts = list(parts)
-        counts, tally = Counter[str](), Counter[str]()
+        counts, tally, counted = Counter[str](), Counter[str](), Counter[str]()
         for part in parts:
             counts.update(part.counts)
             tally.update(part.tally)
+            counted.update(part.counted)
         return Account(
             sum(part.n for part in parts),
             dict(counts),
@@ -38,7 +42,14 @@ class Account:
             sum(part.batch_calls for part in parts),
             sum(part.seconds for part in parts),
             dict(tally),
+            dict(counted),
         )
+
+    @property
+    def pinned(self) -> dict[str, float]:
+        """Shares of the adapting steps of DVS that had its least and its largest length."""
+        adapted = self.counted.get("adapted", 0)
+        return {name: count / adapted for name, count in self.counted.items() if name != "adapted" and adapted}
 
     def summary(self, model: str, settings: SamplerSettings, seed: int) -> dict[str, Any]:
         """The numbers of the summary table, ready for JSON."""
@@ -58,5 +69,25 @@ class Account:
             "calls_mean": self.calls / self.n,
             "batch_calls": self.batch_calls,
             "seconds": self.seconds,
+            **self.pinned,
             **{name: count / self.n for name, count in self.tally.items()},
         }
+
+
+def warn_pinned(account: Account, settings: SamplerSettings) -> None:
+    """Say once where DVS had nothing to decide, its step at a bound for most of the active range."""
+    from isostep.control.dvs import Dvs
+    from isostep.settings.resolve import build
+
+    controller = build(settings).controller
+    if not isinstance(controller, Dvs):
+        return
+    for (bound, share), dt in zip(
+        controller.pinned(account.n, account.counted).items(), controller.bounds, strict=True
+    ):
+        if share > 0.5:
+            way = "larger" if bound == "dt_min" else "smaller"
+            warn_once(
+                f"DVS sat at {bound} for {100 * min(share, 1):.0f} % of its active range: there it is fixed steps of "
+                f"{dt:g}; a {way} kappa frees it"
+            )

@@ -22,7 +22,7 @@ from isostep.item import Graph, Item, Molecule
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
 from isostep.noise import BrownianTree, Noise
-from isostep.sampling.account import Account
+from isostep.sampling.account import Account, warn_pinned
 from isostep.sampling.batch import sample_batch
 from isostep.sampling.calibrate import prepare
 from isostep.settings.resolve import auto_advice, build, resolve
@@ -121,8 +121,9 @@ class SampleResult:
     def account(self) -> Account:
         s, tally = self.solution, self.model.decoder.item.tally(self.items)
         return Account(
-            len(self), s.counts(), int(s.steps.sum()), int(s.calls.sum()), self.batch_calls, self.seconds, tally
-        )
+            len(self), s.counts(), int(s.steps.sum()), int(s.calls.sum()), self.batch_calls, self.seconds, tally,
+            {name: int(count.sum()) for name, count in s.counted.items()},
+        )  # fmt: skip
 
     def _repr_html_(self) -> str:
         """In a notebook: the first pictures."""
@@ -190,9 +191,11 @@ def sample(
     solution = join(parts)
     seconds = time.perf_counter() - began
     name = noise if isinstance(noise, str) else None
-    return SampleResult(
+    result = SampleResult(
         loaded, settings, seed, solution, items, seconds, sum(p.batch_calls for p in parts), batch_size, name
     )
+    warn_pinned(result.account(), settings)
+    return result
 
 
 def advise(model: Model, calls: int | None, **chosen: Any) -> None:
@@ -223,6 +226,7 @@ def join(parts: list[Solution]) -> Solution:
         status=torch.cat([p.status for p in parts]),
         batch_calls=sum(p.batch_calls for p in parts),
         trace=parts[0].trace,
+        counted={name: torch.cat([p.counted[name] for p in parts]) for name in parts[0].counted},
         snapshots={t: GraphState.cat([p.snapshots[t] for p in parts if p.snapshots]) for t in times} or None,
     )
 

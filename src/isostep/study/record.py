@@ -25,7 +25,7 @@ from isostep.item.sketch import Sketch
 from isostep.metric.base import Better
 from isostep.study.plan import StudyPlan
 
-STUDY, PATH, FORMAT = "study.json", "path.json", 1
+STUDY, PATH, RUN, FORMAT = "study.json", "path.json", "run.json", 1
 Key = Annotated[str, Field(pattern=r"^[0-9a-f]{20}$")]  # a file name, so nothing but a hash
 Values = dict[str, float | None]  # by metric; None where one is not defined
 
@@ -137,6 +137,14 @@ class Study:
             if trajectory := self.store.read_trajectory(cell.run):
                 return trajectory, cell.path_metrics
         return None
+
+    def pinned(self, arm: int) -> dict[str, float]:
+        """Shares of the adapting steps of DVS at dt_min and dt_max, in an arm's first finished seed."""
+        for cell in self.cells[arm].values():
+            summary = read_json(self.store.run(cell.run) / RUN).get("summary", {})
+            shares = {bound: summary.get(f"at_{bound}") for bound in ("dt_min", "dt_max")}
+            return {bound: share for bound, share in shares.items() if isinstance(share, int | float)}
+        return {}
 
     def generated(self, arm: int, most: int) -> list[Item]:
         """The first items of an arm's first finished seed."""
