@@ -1,19 +1,22 @@
-"""Quality against network calls: every solver and schedule at the same budgets, against 1000 Euler steps.
+"""Quality against network calls: every solver and schedule at the same budgets, against the model's long run.
 
     python benchmarks/frontier.py MODEL --out DIR [-n 500] [--seeds 0-4] [--calls 10,20,50,100,250,1000]
-                                  [--arms TEXT] [--markdown FILE] [--plot FILE.svg] [--json]
+                                  [--arms TEXT] [--grid gdss] [--solver euler] [--metrics NAMES]
+                                  [--csv FILE] [--markdown FILE] [--plot FILE.svg]
 
-A study (resumable: finished cells are kept in DIR) whose arms are compared, paired by seed, with the yardstick: uniform
-Euler steps with the model's own corrector, 1000 of them. Prints a table (mean and standard deviation over seeds, sign
-of the 95 % interval of the paired difference: + better, = not distinguishable, - worse) and, for every budget, the best
-arm: the one with the smallest mean of standardised differences over the metrics. `--arms` keeps the arms whose name
-contains one of the texts, separated by semicolons.
+A study (resumable: finished cells are kept in DIR) whose arms are compared, paired by seed, with the yardstick: 1000
+uniform Euler steps with the model's own corrector (`--grid gdss`: on the grid of GDSS' own samplers). Prints a table:
+mean and standard deviation over seeds, and a verdict by p after Holm's correction for all tests of the table (+ better,
+= not distinguishable, - worse); and, for every budget, the best arm: the one with the smallest mean of standardised
+differences over the metrics. `--csv` has all of it, with intervals and both p. `--arms` keeps the arms whose name
+contains one of the texts, separated by semicolons; the arm `auto` is what the model's card says for that budget.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import csv
+import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,9 +30,9 @@ from isostep.model.model import Model
 from isostep.reporting.plots import COLOURS, MARKERS, STYLES
 from isostep.reporting.tables import ARROW, SIGN, group, number
 from isostep.study.compute import run_study
-from isostep.study.plan import Arm, StudyPlan, parse_counts, parse_seeds
+from isostep.study.plan import Arm, StudyPlan, parse_counts, parse_seeds, words
 from isostep.study.record import Cell, Study
-from isostep.study.significance import Paired, Verdict, paired, spread, verdict
+from isostep.study.significance import Paired, Verdict, holm, paired, spread, verdict
 
 BUDGETS = "10,20,50,100,250,1000"
 FEW = 100  # up to here every arm runs, beyond only the main ones
@@ -46,7 +49,8 @@ class Method:
     extra: tuple[tuple[str, Any], ...] = ()
 
     def arm(self, calls: int) -> Arm:
-        chosen = {"clock": "graph", "schedule": self.schedule, "solver": self.solver, **dict(self.extra)}
+        solver = {"solver": self.solver} if self.solver else {}
+        chosen = {"clock": "graph", "schedule": self.schedule, **solver, **dict(self.extra)}
         return Arm(name=f"{self.name}, {calls} calls", chosen=chosen, calls=calls)
 
 
@@ -58,6 +62,7 @@ def method(schedule: str, solver: str, note: str = "", many: bool = False, eta: 
 
 
 COMMON = (
+    Method("auto", "auto", ""),
     method("uniform", "euler", many=True),
     method("dvs", "euler", " (batch)", many=True, clock="batch"),
     method("dvs", "euler", " (graph)"),
@@ -68,6 +73,7 @@ COMMON = (
     method("karras", "exponential"),
     method("arclength", "exponential", many=True),
     method("arclength", "exponential-2"),
+    method("decisions", "exponential-2"),
 )
 METHODS = {
     "grum": (
@@ -92,12 +98,13 @@ METHODS = {
 def make_plan(model: Model, args: argparse.Namespace) -> StudyPlan:
     budgets = parse_counts(args.calls, "--calls")
     methods = [m for m in METHODS[model.info.family] if not args.arms or any(t in m.name for t in args.arms.split(";"))]
-    yardstick = {"schedule": "uniform", "solver": "euler", "steps": args.yardstick, "clock": "graph"}
-    arms = [Arm(name=f"yardstick: {args.yardstick} uniform Euler steps", chosen=yardstick)]
+    yardstick = {"schedule": args.grid, "solver": args.solver, "steps": args.yardstick, "clock": "graph"}
+    arms = [Arm(name=f"yardstick: {args.yardstick} steps, {args.grid}, {args.solver}", chosen=yardstick)]
     arms += [m.arm(calls) for m in methods for calls in budgets if m.many or calls <= FEW]
     return StudyPlan(
         title=f"Quality against calls: {model.info.name}", model=args.model, arms=tuple(arms),
         seeds=parse_seeds(args.seeds), n=args.number, batch_size=args.batch_size, noise="step",
+        metrics=tuple(words(args.metrics)) or None,
         command=f"python benchmarks/frontier.py {args.model} -n {args.number} --seeds {args.seeds}",
     )  # fmt: skip
 
@@ -111,22 +118,25 @@ class Row:
     calls: float
     values: dict[str, dict[int, float]]
     tests: dict[str, Paired]
-    verdicts: dict[str, Verdict]  # of each test alone
+    corrected: dict[str, float | None]  # p after Holm's correction for all tests of the table
+    verdicts: dict[str, Verdict]
 
 
 def rows_of(study: Study) -> list[Row]:
     """Rows in plan order; arms without a finished seed are left out."""
-    rows, better = [], study.better
-    first = study.cells[0]
-    for arm, cells in zip(study.plan.arms, study.cells, strict=True):
-        if not cells:
-            continue
-        values = {m: by_seed(cells, m) for m in study.metrics}
-        tests = {m: compare(by_seed(first, m), values[m]) for m in better}
-        verdicts: dict[str, Verdict] = {m: verdict(test.difference, test.p, better[m]) for m, test in tests.items()}
+    better, first = study.better, study.cells[0]
+    found = [(arm, cells) for arm, cells in zip(study.plan.arms, study.cells, strict=True) if cells]
+    values = [{m: by_seed(cells, m) for m in study.metrics} for _, cells in found]
+    tests = [{m: compare(by_seed(first, m), row[m]) for m in better} for row in values]
+    asked = [(k, m) for k, row in enumerate(tests) for m, test in row.items() if k and test.p is not None]
+    p = dict(zip(asked, holm([tests[k][m].p or 0.0 for k, m in asked]), strict=True))
+    rows = []
+    for k, (arm, cells) in enumerate(found):
+        corrected = {m: p.get((k, m)) for m in better}
+        verdicts = {m: verdict(test.difference, corrected[m], better[m]) for m, test in tests[k].items()}
         calls = spread([c.calls for c in cells.values()]).mean
         name = group({"name": arm.name, "budget": arm.calls})
-        rows.append(Row(name, arm.calls, calls, values, tests, verdicts))
+        rows.append(Row(name, arm.calls, calls, values[k], tests[k], corrected, verdicts))
     return rows
 
 
@@ -187,6 +197,24 @@ def line(row: Row, metrics: list[str], signs: bool) -> str:
     return "| " + " | ".join([row.method, f"{row.calls:.4g}", *cells]) + " |"
 
 
+def table(study: Study, rows: list[Row]) -> str:
+    """Everything, as CSV: one line per arm and metric."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    head = "arm,budget,calls,metric,seeds,mean,sd,difference,low,high,p,p_holm,verdict"
+    writer.writerow(head.split(","))
+    for k, row in enumerate(rows):
+        for m, values in row.values.items():
+            if not values:
+                continue
+            s, test = spread(list(values.values())), row.tests[m]
+            against = (test.difference, test.low, test.high, test.p, row.corrected[m]) if k else (None,) * 5
+            numbers = [None if v is None else f"{v:.6g}" for v in (s.mean, s.sd, *against)]
+            fixed = [row.method, row.budget, f"{row.calls:.5g}", m, s.n]
+            writer.writerow([*fixed, *numbers, row.verdicts[m] if k else ""])
+    return out.getvalue()
+
+
 def plot(study: Study, rows: list[Row], path: Path) -> None:
     """Means; the grey band is the yardstick's mean and standard deviation, those of the arms are in the table."""
     from matplotlib.figure import Figure
@@ -201,7 +229,7 @@ def plot(study: Study, rows: list[Row], path: Path) -> None:
         axes = figure.add_subplot(height, 2, k + 1, xlabel="network calls per graph", title=title, xscale="log")
         s = spread(list(yardstick.values[m].values()))
         axes.axhspan(s.mean - (s.sd or 0), s.mean + (s.sd or 0), color="0.88", zorder=0)
-        axes.axhline(s.mean, color="0.3", lw=1, ls=":", label=f"{yardstick.calls:.0f} calls, uniform Euler")
+        axes.axhline(s.mean, color="0.3", lw=1, ls=":", label=yardstick.method)
         for j, name in enumerate(names):
             points = sorted((r for r in others if r.method == name and r.values[m]), key=lambda r: r.calls)
             aside = 1.012 ** (j - len(names) / 2)  # so that markers of equal calls do not hide each other
@@ -228,34 +256,25 @@ def main() -> None:
     parser.add_argument("--yardstick", type=int, default=1000, help="steps of the yardstick")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--arms", help="only arms whose name contains one of these texts")
+    parser.add_argument("--grid", default="uniform", help="grid of the yardstick")
+    parser.add_argument("--solver", default="euler", help="solver of the yardstick")
+    parser.add_argument("--metrics", default="", help="comma-separated; default: those of a study")
+    parser.add_argument("--csv", type=Path)
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--plot", type=Path)
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     model = load_model(args.model)
-    with showing(not args.json):
+    with showing(True):
         study = run_study(make_plan(model, args), args.out, model)
     rows = rows_of(study)
     text = markdown(study, rows)
+    if args.csv:
+        write_text(args.csv, table(study, rows))
     if args.markdown:
         write_text(args.markdown, text)
     if args.plot:
         plot(study, rows, args.plot)
-    if args.json:
-        better = study.better
-        print(
-            json.dumps(
-                [
-                    {
-                        "method": r.method, "budget": r.budget, "calls": r.calls, "values": r.values,
-                        "verdicts": r.verdicts, "score": score(r, rows[0], better),
-                    }
-                    for r in rows
-                ]
-            )
-        )  # fmt: skip
-    else:
-        print(text)
+    print(text)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def test_the_amount_of_noise_is_an_option_of_the_default_schedule() -> None:
     assert (settings["schedule"], settings["solver_options"]) == ("cosine", {"eta": 3.0})
 
 
-@pytest.mark.parametrize(("text", "tau"), [(".85", 0.85), ("X=.6,A=.88", {"X": 0.6, "A": 0.88})])
+@pytest.mark.parametrize(("text", "tau"), [(".85", 0.85), ("X=.6,A=.95:.88", {"X": 0.6, "A": [0.95, 0.88]})])
 def test_the_temperature_is_a_number_or_one_for_each_component(text, tau) -> None:
     assert isostep("sample", GRAPH, "-n", 2, "--steps", 4, "--temperature", text, "--out", "run", "--json").code == 0
     settings = json.loads(Path("run/run.json").read_text())["settings"]

@@ -107,6 +107,22 @@ def test_temperature_has_the_variance_of_the_theory(eta, tau):
         assert fine[0] == pytest.approx(mean, abs=2e-3)
 
 
+def test_a_falling_temperature_has_the_variance_of_the_theory():
+    """The same equation with tau(t) = a + (b - a) t, integrated: R = 1 - int (1 - tau^2) r(u) exp(-int_u^1 r) du."""
+    eta, a, b = 1.5, 0.95, 0.6
+    t = torch.linspace(0, 1 - 1e-4, 20_001, dtype=torch.float64)
+    for name, process in PROCESSES.items():
+        m, v = process.marginal(t)
+        rate = eta**2 * process.diffusion(t) ** 2 / ((m * STD) ** 2 + v**2)
+        walked = torch.cat([torch.zeros(1), torch.cumulative_trapezoid(rate, t)])
+        lost = (1 - (a + (b - a) * t) ** 2) * rate * (walked - walked[-1]).exp()
+        exact = law(process, 1 - 1e-4)[1] ** 2 * (1 - float(torch.trapezoid(lost, t)))
+        fine = response([name], Exponential(2, eta, (a, b)), uniform(256), 256)[name]
+        assert fine[1] == pytest.approx(exact, abs=0.02 * law(process, 1 - 1e-4)[1] ** 2)
+        flat = response([name], Exponential(2, eta, (a, a)), uniform(16), 16)
+        assert flat == response([name], Exponential(2, eta, a), uniform(16), 16)
+
+
 def test_every_component_has_the_temperature_of_its_name():
     """One that is not named keeps the model's noise; tau = 1 is today's step to the last bit."""
     names = tuple(PROCESSES)

@@ -10,6 +10,7 @@ import torch
 from isostep.base.errors import InputError
 from isostep.control import Grid, gdss, uniform
 from isostep.loop import integrate
+from isostep.network.analytic import gaussian
 from isostep.noise import CORRECTOR, FIRST_HALF, PREDICTOR, SECOND_HALF, Draw, PhiloxNoise, RecordedNoise
 from isostep.process import VE, VP, Bridge, ProcessSde, SubVP, noisier_step
 from isostep.solver import S4, Corrected, Euler, Exponential, Heun, Langevin, ReverseDiffusion
@@ -313,7 +314,7 @@ def test_wrong_settings(make, words):
         make()
 
 
-@pytest.mark.parametrize("tau", [-0.1, 101.0, float("nan"), True, "cold", {"A": -1.0}])
+@pytest.mark.parametrize("tau", [-0.1, 101.0, float("nan"), True, "cold", {"A": -1.0}, (0.5,), (0.5, -1.0)])
 def test_a_temperature_that_makes_no_sense_is_refused(tau):
     with pytest.raises(InputError, match="a temperature is a number between 0 and 100"):
         Exponential(temperature=tau)
@@ -322,3 +323,19 @@ def test_a_temperature_that_makes_no_sense_is_refused(tau):
 def test_a_temperature_for_a_component_that_is_not_there_is_refused():
     with pytest.raises(InputError, match="'B', but the model's components are X, A"):
         Exponential(temperature={"X": 0.5, "B": 0.5}).check(chatter().sde)
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_a_clean_end_is_the_last_prediction(name):
+    """Of VE, too, which ends at sigma_min; the others end there anyway, and the state is as it was."""
+    process = PROCESSES[name]
+    model = gaussian(dict.fromkeys("XA", process), std=0.3)
+    start = model.prior(3, dtype=torch.float64)
+    here = model.sde.evaluate(start, torch.zeros(3, dtype=torch.float64))
+    predicted = process.clean(start["A"], here.estimate["A"], torch.zeros(3, dtype=torch.float64))
+    plain, clean = (
+        integrate(model, start, uniform(1), Exponential(clean_end=end), PhiloxNoise(3)) for end in (False, True)
+    )
+    assert torch.equal(plain.state["A"], clean.state["A"])
+    assert torch.equal(clean.mean["A"], predicted)
+    assert torch.allclose(plain.mean["A"], predicted, atol=1e-4) == (name != "VE")  # VP ends with next to no noise

@@ -37,7 +37,7 @@ def sample(
         None, help="Noise of the exponential solvers: 1 the model's own, 0 none, more forgets a model's errors."
     ),
     temperature: str | None = typer.Option(
-        None, help="Noise times this, exponential solvers: one number, or one per component such as X=.6,A=.88."
+        None, help="Noise times this, exponential solvers: a number, or X=.6,A=.88; A=.95:.85 from t = 0 to 1."
     ),
     clock: str | None = typer.Option(None, help="graph: own clock each; batch: one for the batch (the paper's DVS)."),
     option: list[str] = typer.Option([], "--set", help="Schedule option, such as --set gamma=0.3 or --set rho=3."),
@@ -113,18 +113,23 @@ def solver_options(eta: float | None, temperature: str | None) -> dict[str, Any]
     return given if temperature is None else {**given, "temperature": parse_temperature(temperature)}
 
 
-def parse_temperature(text: str) -> float | dict[str, float]:
-    """`.85`, or one for each component: `X=.6,A=.88`."""
+def parse_temperature(text: str) -> Any:
+    """`.85`, `.95:.85` from t = 0 to 1, or one for each component: `X=.6,A=.95:.85`."""
     try:
         if "=" not in text:
-            return float(text)
+            return _number_or_two(text)
         pairs = [pair.split("=") for pair in text.split(",")]
-        found = {name.strip(): float(value) for name, value in pairs}
+        found = {name.strip(): _number_or_two(value) for name, value in pairs}
     except ValueError:
         raise InputError(f"--temperature takes a number or COMPONENT=number,..., got {text!r}") from None
     if len(found) < len(pairs) or "" in found:
         raise InputError(f"--temperature names every component once, got {text!r}")
     return found
+
+
+def _number_or_two(text: str) -> float | list[float]:
+    numbers = [float(part) for part in text.split(":")]
+    return numbers if len(numbers) > 1 else numbers[0]
 
 
 def parse_options(pairs: list[str]) -> dict[str, Any]:

@@ -15,7 +15,11 @@ exact network gives the same law with any eta. A trained one errs, and noise mak
 models whose own SDE has little noise (bridges), more of it gives better graphs (docs/frontier.md).
 
 `temperature` multiplies the noise of the step and nothing else: one number, or one per component. Below 1 the path has
-another law than the model's, narrower around the predicted graph (docs/theory.md).
+another law than the model's, narrower around the predicted graph (docs/theory.md). A pair (a, b) goes from a at t = 0
+to b at t = 1, linearly in the time at which a step starts.
+
+`clean_end`: the result is the last predicted graph itself. VE ends at sigma_min, and its mean keeps that much noise;
+the others end in the prediction anyway.
 """
 
 from __future__ import annotations
@@ -32,9 +36,10 @@ from isostep.base.errors import InputError
 from isostep.process.base import noisier_step
 from isostep.process.sde import Evaluation, Sde
 from isostep.solver.base import Advance, NoiseSource, OneStep, Span, add_noise, need_processes
-from isostep.state import GraphState, expand
+from isostep.state import GraphState, expand, where_rows
 
 MAX_TEMPERATURE = 100.0
+Temperature = float | tuple[float, float]
 
 
 class Previous(NamedTuple):
@@ -48,7 +53,8 @@ class Previous(NamedTuple):
 class Exponential(OneStep):
     order: float = 1.0
     eta: float = 1.0
-    temperature: float | Mapping[str, float] = 1.0  # by component; one that is not named has 1
+    temperature: Temperature | Mapping[str, Temperature] = 1.0  # by component; one that is not named has 1
+    clean_end: bool = False
     calls_per_step: int = field(default=1, init=False)
 
     def __post_init__(self) -> None:
@@ -58,8 +64,11 @@ class Exponential(OneStep):
             raise InputError(f"the exponential solver's eta is between 0 and 1000, got {self.eta}")
         given: Any = self.temperature
         for tau in given.values() if is_mapping(given) else [given]:
-            if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 <= tau <= MAX_TEMPERATURE:
-                raise InputError(f"a temperature is a number between 0 and {MAX_TEMPERATURE:g}, got {tau!r}")
+            ends: Any = tau if isinstance(tau, list | tuple) else [tau, tau]
+            if len(ends) != 2 or not all(_is_temperature(end) for end in ends):
+                raise InputError(
+                    f"a temperature is a number between 0 and {MAX_TEMPERATURE:g}, or two, at t = 0 and 1, got {tau!r}"
+                )
 
     def check(self, sde: Sde) -> None:
         components = need_processes(sde, "exponential")
@@ -68,8 +77,9 @@ class Exponential(OneStep):
                 f"a temperature for {strange[0]!r}, but the model's components are {', '.join(components)}"
             )
 
-    def _temperature(self, name: str) -> float:
-        return self.temperature.get(name, 1.0) if isinstance(self.temperature, Mapping) else self.temperature
+    def _temperature(self, name: str, t: Tensor) -> Tensor | float:
+        tau = self.temperature.get(name, 1.0) if isinstance(self.temperature, Mapping) else self.temperature
+        return tau if isinstance(tau, int | float) else tau[0] + (tau[1] - tau[0]) * t
 
     def start(self, state: GraphState) -> Previous | None:
         if self.order == 1:
@@ -87,10 +97,12 @@ class Exponential(OneStep):
         spread: dict[str, Tensor] = {}
         for name, process in sde.processes.items():
             c_x, c_clean, std = noisier_step(process, span.t0, span.t1, self.eta)
-            spread[name] = std * self._temperature(name)
+            spread[name] = std * self._temperature(name, span.t0)
             x = state[name]
             mean[name] = expand(c_x, x) * x + expand(c_clean, x) * target[name]
         new = add_noise(state, mean, spread, source.normal(state, span.t0, span.t1))
+        if self.clean_end:
+            mean = where_rows(span.t1 >= sde.t_end, clean, mean)
         return Advance(new, mean, memory if memory is None else Previous(clean, span.t0))
 
     def _extrapolate(self, clean: dict[str, Tensor], before: Previous, span: Span) -> dict[str, Tensor]:
@@ -98,3 +110,7 @@ class Exponential(OneStep):
         weight = ((span.t1 - span.t0) / (2 * (span.t0 - before.t))).clamp(max=1.0)
         weight = torch.where(before.t >= 0, weight, torch.zeros_like(weight))
         return {n: d + expand(weight, d) * (d - before.clean[n]) for n, d in clean.items()}
+
+
+def _is_temperature(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_TEMPERATURE
