@@ -156,7 +156,7 @@ def test_a_card_that_is_not_a_record_is_refused(folder: Path, text: str) -> None
 
 def test_a_huge_card_is_not_read(folder: Path) -> None:
     with open(folder / CARD, "ab") as file:
-        file.truncate(17 * 2**20)
+        file.truncate(65 * 2**20)
     assert "bytes" in refusal(folder)
 
 

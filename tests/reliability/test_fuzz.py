@@ -157,7 +157,8 @@ TEXT = {
     "calibration": (
         lambda path: Pilot.from_dict(read_json(path)),
         "a.json",
-        b'{"t": [0.1, 0.5], "rate": {"X": [1.0, 2.0], "A": [0.5, 0.25]}, "graphs": 2, "calls": 3}',
+        b'{"t": [0.1, 0.5], "rate": {"X": [1.0, 2.0], "A": [0.5, 0.25]}, "graphs": 2, "calls": 3,'
+        b' "decisions": {"A": [0.5, 0.5]}, "undecided": [4.0, 2.0]}',
     ),
 }
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from isostep.base.errors import InputError
+from isostep.base.limits import VARIABLE, limit, within
 
-LONGEST_LINE = 32 * 2**20
+FREE_GROWTH = 2**20  # bytes that any compressed file may unpack to
 TEMPORARY = ".isostep.tmp"  # how our unfinished files end
 
 
@@ -100,16 +101,15 @@ def write_json(path: str | Path, value: Any, indent: int | None = 2) -> None:
     write_text(path, json.dumps(value, indent=indent, allow_nan=False) + "\n")
 
 
-def read_json(path: str | Path, limit: int = 256 * 2**20) -> Any:
-    """Read a JSON file of at most `limit` bytes."""
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file of at most the allowed size."""
     path = Path(path)
     try:
         size = path.stat().st_size
-        data = path.read_bytes() if size <= limit else b""
+        within("json_bytes", size, f"{path} has {size:,} bytes")
+        data = path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; check the path") from error
-    if size > limit:
-        raise InputError(f"{path} has {size} bytes, more than the {limit} allowed for a JSON file")
     try:
         return json.loads(data.decode())
     except (ValueError, RecursionError) as error:  # also bad UTF-8, and integers of thousands of digits
@@ -129,11 +129,19 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise InputError(f"{path} is not valid TOML: {error}") from error
 
 
-def bounded_lines(file: IO[bytes] | gzip.GzipFile, path: str | Path, most: int = LONGEST_LINE) -> Iterator[bytes]:
-    """Lines of an open file; one of `most` bytes or more (a small compressed file can hold it) is refused."""
-    while line := file.readline(most):
-        if len(line) >= most:
-            raise InputError(f"{path}: a line has {most} bytes or more; that is no graph or molecule")
+def bounded_lines(file: IO[bytes] | gzip.GzipFile, path: str | Path) -> Iterator[bytes]:
+    """Lines of an open file; a small compressed file can hold a line, or a number of them, that fills the memory."""
+    longest, read, most = limit("line_bytes"), 0, float("inf")
+    if isinstance(file, gzip.GzipFile):
+        most = FREE_GROWTH + limit("growth") * Path(path).stat().st_size
+    while line := file.readline(longest):
+        if len(line) >= longest:
+            raise InputError(f"{path}: a line has {longest} bytes or more; that is no graph or molecule")
+        read += len(line)
+        if read > most:
+            raise InputError(
+                f"{path} unpacks to more than {limit('growth')} times its size; for a file you trust, set {VARIABLE}"
+            )
         yield line
 
 

@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from isostep.base.checks import is_mapping
 from isostep.base.errors import InputError, located
 from isostep.base.files import numbered_lines
+from isostep.base.limits import within
 from isostep.item.base import Item, Picture
 
 if TYPE_CHECKING:
@@ -69,10 +70,15 @@ class Graph(Item):
 
     def adjacency(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Dense symmetric 0/1 matrix (n, n)."""
+        self.check_dense()
         dense = np.zeros((self.n, self.n), dtype)
         dense[self.edges[:, 0], self.edges[:, 1]] = 1
         dense[self.edges[:, 1], self.edges[:, 0]] = 1
         return dense
+
+    def check_dense(self) -> None:
+        """Refuse a graph whose matrix would be too large."""
+        within("matrix_entries", self.n**2, f"a graph of {self.n} nodes has a matrix of {self.n**2:,} entries")
 
     def to_networkx(self) -> networkx.Graph[Any]:
         import networkx

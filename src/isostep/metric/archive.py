@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -10,13 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
+from isostep.base.archive import check_entries
 from isostep.base.errors import InputError
+from isostep.base.limits import within
+
+PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 @contextlib.contextmanager
 def opened(path: str | Path) -> Iterator[np.lib.npyio.NpzFile]:
     """An `.npz` file opened without pickle; whatever is wrong with it becomes one line."""
     try:
+        _check(path)
         arrays = np.load(path, allow_pickle=False)
         if not isinstance(arrays, np.lib.npyio.NpzFile):
             raise InputError(f"{path} is not a reference file; build it with `isostep reference build`")
@@ -26,5 +32,34 @@ def opened(path: str | Path) -> Iterator[np.lib.npyio.NpzFile]:
         raise
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}; check the path") from error
-    except (KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{path} is not a reference file: {error}; build it again") from error
+    except (LookupError, ValueError, TypeError, AttributeError, EOFError, ArithmeticError, RecursionError) as error:
+        raise InputError(f"{path} is not a reference file: {str(error)[:200]}; build it again") from error
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, MemoryError) as error:
+        raise InputError(f"{path} is not a reference file: {str(error)[:200]}; build it again") from error
+
+
+def _check(path: str | Path) -> None:
+    """What the archive declares, before anything is unpacked."""
+    with open(path, "rb") as file:
+        if file.read(2) != b"PK":
+            raise InputError(f"{path} is not a reference file; build it with `isostep reference build`")
+        check_entries(file, path)
+        with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+            within("unpacked_bytes", sum(e.file_size for e in entries), f"{path} unpacks to too many bytes")
+            for entry in entries:
+                if entry.flag_bits & 1 or entry.compress_type not in PACKED:
+                    raise InputError(f"{path} is encrypted or packed in an unknown way; build it again")
+                with archive.open(entry) as array:
+                    _check_array(array, entry.file_size, path)
+
+
+def _check_array(array, size: int, path: str | Path) -> None:
+    """numpy takes the memory that a header declares, so the bytes must be there."""
+    version = np.lib.format.read_magic(array)
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+    if read is None:
+        raise InputError(f"{path} holds an array of an unknown version; build it again")
+    shape, _, dtype = read(array)
+    if math.prod(shape) * dtype.itemsize > size:
+        raise InputError(f"{path} declares an array of shape {str(shape)[:60]} in {size} bytes; build it again")

@@ -16,6 +16,7 @@ from typing import IO, Any, cast
 
 from isostep.base.errors import InputError, located
 from isostep.base.files import bounded_lines, csv_fields
+from isostep.base.limits import within
 from isostep.item import Conformer, Graph, Molecule
 from isostep.metric.molecules import canonical
 
@@ -137,7 +138,9 @@ def _from_shards(folder: Path, strict: bool) -> Items:
 
 def _read_jsonl(path: Path, items: Items, strict: bool) -> None:
     def add(line: bytes) -> None:
-        items.graphs.append(Graph.from_line(_text(line)))
+        graph = Graph.from_line(_text(line))
+        graph.check_dense()  # metrics need the matrix
+        items.graphs.append(graph)
 
     _each(_lines(path), add, str(path), items, strict)
 
@@ -230,6 +233,7 @@ def _each(lines, add: Callable[[Any], None], name: str, items: Items, strict: bo
         if (reason := _refusal(add, line)) is None:
             continue
         items.skipped.append(Skipped(name, number, reason))
+        within("skipped_lines", len(items.skipped), f"{name}: {len(items.skipped):,} lines cannot be used")
         if strict:
             raise InputError(f"{items.skipped[-1]}; mend the line or leave out --strict")
 
@@ -244,6 +248,7 @@ def _refusal(add: Callable[[Any], None], line: Any) -> str | None:
 
 def _add_smiles(items: Items, text: str) -> None:
     """A molecule that RDKit rejects is invalid: a result, and of no further use."""
+    _check_length(text)
     smiles = canonical(text) if text else None
     items.valid.append(smiles is not None)
     if smiles is None:
@@ -251,9 +256,14 @@ def _add_smiles(items: Items, text: str) -> None:
     items.smiles.append(smiles)
 
 
+def _check_length(text: str) -> None:
+    within("smiles_characters", len(text), f"a SMILES of {len(text):,} characters")
+
+
 def _add_molecule(items: Items, molecule: Molecule) -> None:
     """Correction can leave nothing (an empty SMILES): invalid, and of no further use."""
     text = molecule.smiles
+    _check_length(text)
     smiles = canonical(text) if text else None
     if text and smiles is None:
         raise BadLine(f"RDKit rejects the corrected molecule {text[:60]!r}: {_fault(text)}")

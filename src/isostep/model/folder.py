@@ -15,7 +15,6 @@ from isostep.model.card import ModelInfo
 from isostep.model.model import Model
 
 CARD, WEIGHTS = "model.json", "model.safetensors"
-MAX_CARD = 16 * 2**20
 
 
 def save_model(folder: str | Path, info: ModelInfo, weights: Mapping[str, Tensor]) -> ModelInfo:
@@ -33,7 +32,7 @@ def save_model(folder: str | Path, info: ModelInfo, weights: Mapping[str, Tensor
 
 def read_card(folder: str | Path) -> ModelInfo:
     path = Path(folder) / CARD
-    return ModelInfo.parse(read_json(path, limit=MAX_CARD), str(path))
+    return ModelInfo.parse(read_json(path), str(path))
 
 
 def load_folder(folder: str | Path) -> Model:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from isostep.base.errors import InputError, located
-from isostep.base.files import LONGEST_LINE, read_json, sha256
+from isostep.base.files import read_json, sha256
+from isostep.base.limits import limit
 from isostep.base.schema import M, checked
 from isostep.run.format import (
     MANIFEST,
@@ -200,7 +201,7 @@ def _read_manifest(run: RunFolder) -> None:
         return
     try:
         with open(path, "rb") as file:
-            while line := file.readline(LONGEST_LINE):
+            while line := file.readline(limit("line_bytes")):
                 _add_line(run, line)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; check the file") from error

@@ -23,6 +23,7 @@ import pytest
 import torch
 
 from isostep.base.errors import InputError
+from isostep.base.limits import LIMITS
 from isostep.model.released.pickle import build_network, read_pickle, read_released
 from tests.conftest import FIXTURES
 
@@ -402,7 +403,7 @@ def test_bombs_are_refused(tmp_path) -> None:
 
 
 def test_instructions_without_end_are_refused(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("isostep.model.released.pickle.MAX_INSTRUCTIONS", 1000)
+    monkeypatch.setitem(LIMITS, "pickle_instructions", 1000)
     assert "instructions" in refusal(bare(tmp_path, b"\x80\x02" + b"N" * 2000 + b"."))
 
 

@@ -21,16 +21,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from isostep.base.archive import check_entries
 from isostep.base.errors import InputError
+from isostep.base.limits import limit, within
 from isostep.family import families, find_family
 from isostep.network import assemble
 
-MAX_FILE = 4 * 2**30
-MAX_PICKLE = 64 * 2**20
-MAX_INSTRUCTIONS = 4_000_000  # of one pickle; a released model of 500 tensors with optimizer state needs 100,000
-MAX_VALUES = 200_000  # of the content, written out as a tree
+SLACK = 2**20  # bytes of tensors that are free
 MAX_DEPTH = 64  # of nested containers
 MAX_DIMS = 8  # of a tensor
+LONGEST_NAME = 4096  # bytes of a line inside a pickle
 PICKLE_START = b"\x80"
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # first value of a file written by torch < 1.6
 LEGACY_VERSION = 1001
@@ -86,7 +86,7 @@ def read_pickle(path: str | Path) -> Any:
     with file:
         try:
             return _read(file)
-        except _Refused as error:
+        except (_Refused, InputError) as error:
             raise InputError(f"{path} is refused: {error}") from error
         except _DAMAGE as error:
             cause = str(error).split("\n")[0] or type(error).__name__
@@ -131,14 +131,14 @@ class _TensorView(NamedTuple):
 
 def _read(file: io.BufferedReader) -> Any:
     size = os.fstat(file.fileno()).st_size
-    if size > MAX_FILE:
-        raise _Refused(f"it has {size} bytes, more than the {MAX_FILE} that a released file may have")
+    within("file_bytes", size, f"it has {size} bytes")
     zipped = file.peek(2).startswith(b"PK")
     return _read_zip(file, size) if zipped else _read_legacy(file, size)
 
 
 def _read_zip(file: io.BufferedReader, size: int) -> Any:
     """torch >= 1.6: a zip archive with `NAME/data.pkl` and one uncompressed record `NAME/data/KEY` a storage."""
+    check_entries(file, "it")
     with zipfile.ZipFile(file) as archive:
         records = {info.filename: info for info in archive.infolist()}
         if any(info.compress_type != zipfile.ZIP_STORED for info in records.values()):
@@ -151,8 +151,7 @@ def _read_zip(file: io.BufferedReader, size: int) -> Any:
         folder = pickles[0].removesuffix("data.pkl")
         if f"{folder}byteorder" in records and archive.read(f"{folder}byteorder") != b"little":
             raise _Refused("it was written on a big-endian machine")
-        if records[pickles[0]].file_size > MAX_PICKLE:
-            raise _Refused(f"its data.pkl has more than {MAX_PICKLE} bytes")
+        within("pickle_bytes", records[pickles[0]].file_size, f"its data.pkl has {records[pickles[0]].file_size} bytes")
 
         def load(storage: _Storage) -> bytes:
             name = f"{folder}data/{storage.key}"
@@ -160,21 +159,22 @@ def _read_zip(file: io.BufferedReader, size: int) -> Any:
                 raise _Broken(f"record {name!r} is missing")
             return archive.read(name)
 
-        return _finish(_Machine(io.BytesIO(archive.read(pickles[0]))).run(), load)
+        return _finish(_Machine(io.BytesIO(archive.read(pickles[0]))).run(), load, size)
 
 
 def _read_legacy(file: io.BufferedReader, size: int) -> Any:
     """torch < 1.6: pickles of a magic number, a version, the system, the content and the storage keys; the storages."""
-    if file.peek(1)[:1] != PICKLE_START or _Machine(file).run() != LEGACY_MAGIC:
+    pickles = _Bounded(file)
+    if file.peek(1)[:1] != PICKLE_START or _Machine(pickles).run() != LEGACY_MAGIC:
         raise _Broken("it is neither a zip archive nor a file of torch < 1.6")
-    if _Machine(file).run() != LEGACY_VERSION:
+    if _Machine(pickles).run() != LEGACY_VERSION:
         raise _Broken("it has an unknown version")
-    system = _Machine(file).run()
+    system = _Machine(pickles).run()
     if not isinstance(system, dict) or system.get("little_endian") is not True:
         raise _Refused("it was not written on a little-endian machine")
-    machine = _Machine(file)
+    machine = _Machine(pickles)
     content = machine.run()
-    keys = _Machine(file).run()
+    keys = _Machine(pickles).run()
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys) or {*keys} != {*machine.storages}:
         raise _Broken("its list of storages does not match its tensors")
     loaded = {}
@@ -184,15 +184,40 @@ def _read_legacy(file: io.BufferedReader, size: int) -> Any:
         if numel != storage.numel or wanted > size - file.tell():
             raise _Broken(f"storage {key!r} is cut short")
         loaded[key] = file.read(wanted)
-    return _finish(content, lambda storage: loaded[storage.key])
+    return _finish(content, lambda storage: loaded[storage.key], size)
 
 
-def _finish(content: Any, load: Callable[[_Storage], bytes]) -> Any:
-    """Write `content` out as a tree, with a tensor for every tensor view."""
+class _Bounded:
+    """The part of a file that pickles may fill."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self.file, self.read_so_far = file, 0
+
+    def read(self, count: int) -> bytes:
+        within("pickle_bytes", self.read_so_far + count, f"its pickles have {self.read_so_far + count} bytes")
+        return self._counted(self.file.read(count))
+
+    def readline(self) -> bytes:
+        return self._counted(self.file.readline(LONGEST_NAME))
+
+    def _counted(self, data: bytes) -> bytes:
+        self.read_so_far += len(data)
+        return data
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+
+def _finish(content: Any, load: Callable[[_Storage], bytes], size: int) -> Any:
+    """Write `content` out as a tree, with a tensor for every tensor view of a file of `size` bytes."""
     storages: dict[_Storage, Tensor] = {}
-    budget = MAX_VALUES  # shared references could make a tree that is exponentially larger than the file
+    most = budget = limit("values")  # shared references could make a tree that is exponentially larger than the file
+    copied = 0  # bytes of all views: those that share a storage will not share memory
 
     def tensor(view: _TensorView) -> Tensor:
+        nonlocal copied
+        copied += math.prod(view.shape) * view.storage.dtype.itemsize
+        within("copies", (copied - SLACK) / size, f"its tensors share storages: {copied} bytes for {size} of the file")
         if view.storage not in storages:
             storages[view.storage] = _storage_tensor(view.storage, load(view.storage))
         return storages[view.storage].as_strided(view.shape, view.stride, view.offset)
@@ -201,7 +226,7 @@ def _finish(content: Any, load: Callable[[_Storage], bytes]) -> Any:
         nonlocal budget
         budget -= 1
         if budget < 0 or depth > MAX_DEPTH:
-            raise _Refused(f"it holds more than {MAX_VALUES} values, or nests them more than {MAX_DEPTH} deep")
+            raise _Refused(f"it holds more than {most} values, or nests them more than {MAX_DEPTH} deep")
         if isinstance(value, _TensorView):
             return tensor(value)
         if type(value) is dict:
@@ -242,13 +267,16 @@ class _Machine:
         self.storages: dict[str, _Storage] = {}
 
     def run(self) -> Any:
+        most = limit("pickle_instructions")
         try:
             for count, (opcode, argument, _) in enumerate(pickletools.genops(self.file)):
                 if opcode.name == "STOP":
                     return self.stack.pop()
-                if count == MAX_INSTRUCTIONS:
-                    raise _Refused(f"its pickle has more than {MAX_INSTRUCTIONS} instructions")
+                if count == most:
+                    raise _Refused(f"its pickle has more than {most} instructions")
                 self._step(opcode.name, argument)
+        except InputError:
+            raise
         except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise _Broken(f"its pickle is damaged ({error})") from error
         raise _Broken("its pickle does not end")
