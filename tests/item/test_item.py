@@ -62,12 +62,12 @@ def test_tallies_are_what_a_summary_states():
 
 def test_pictures_and_space():
     graph, dot, ethanol, nothing, *_ = EXAMPLES
-    for item in (graph, dot, ethanol):
+    for item in (graph, dot, ethanol, nothing):
         picture = item.picture()
-        assert picture is not None
         assert picture.svg.startswith("<svg")
         assert picture.caption
-    assert nothing.picture() is nothing.in_space() is graph.in_space() is None
+    assert nothing.in_space() is graph.in_space() is None
+    assert [item.picture().fault for item in (graph, ethanol, nothing)] == ["", "", "nothing left"]
     space = ethanol.in_space()
     assert space is not None
     assert len(space["atoms"]) == len(space["xyz"]) == 9

@@ -32,7 +32,7 @@ def open_page(path: Path, scratch: Path, *flags: str) -> Opened:
         pytest.skip("no Chromium on this machine; install Debian's package chromium to open the report")
     log = scratch / "net.json"
     command = [browser, *FLAGS, *flags, f"--user-data-dir={scratch / 'profile'}", f"--log-net-log={log}", "--dump-dom"]
-    done = subprocess.run([*command, path.resolve().as_uri()], capture_output=True, text=True, timeout=240, check=True)
+    done = subprocess.run([*command, path.resolve().as_uri()], capture_output=True, text=True, timeout=120, check=True)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return Opened(done.stdout, console, _requests(log))
 

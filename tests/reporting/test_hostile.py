@@ -35,13 +35,13 @@ def _poison(value, keep):
     return value[:4] + HOSTILE if isinstance(value, str) else value
 
 
-KEPT = {"cells", "kind", "noise", "run", "better", "metrics", "trace", "path_metrics", "kernel", "model_kind"}
+KEPT = {"cells", "films", "kind", "noise", "run", "better", "metrics", "trace", "path_metrics", "kernel", "model_kind"}
 
 
 @pytest.fixture(scope="module")
 def poisoned(toy_study, tmp_path_factory):
     """The folder's own name is hostile, too."""
-    folder = tmp_path_factory.mktemp("hostile") / "<img src=x onerror=alert(1)>"
+    folder = tmp_path_factory.mktemp("hostile") / "<img src=x onerror=document.title=1>"
     shutil.copytree(toy_study.store.folder, folder)
     for path in (folder / "study.json", *folder.glob("cells/*.json"), *folder.glob("runs/*/path.json")):
         record = _poison(json.loads(path.read_text()), KEPT)
@@ -51,9 +51,9 @@ def poisoned(toy_study, tmp_path_factory):
         path.write_text(text)
     for path in folder.glob("runs/*/path.json"):
         record = json.loads(path.read_text())
-        for row in record["pictures"]:
-            for picture in row:
-                picture["atoms"] = [HOSTILE] * picture["n"]
+        for film in record["films"]:
+            film["elements"] = [HOSTILE]
+            film["nodes"] = ["0z" * film["n"]] * len(film["edges"])
         path.write_text(json.dumps(record))
     return load_study(folder)
 
@@ -77,7 +77,7 @@ def test_without_escapes_the_browser_would_run_it(poisoned, tmp_path, monkeypatc
     """The guard itself: a page that trusts its text is taken over, and the test above would see it."""
     monkeypatch.setattr("isostep.base.markup.html.escape", lambda text, *_: text)
     monkeypatch.setattr("isostep.reporting.page.POLICY", "default-src 'unsafe-inline' *")
-    monkeypatch.setattr("isostep.reporting.page.source_hash", lambda _: "'unsafe-inline'")
+    monkeypatch.setattr("isostep.reporting.page.source_hash", lambda _: "'unsafe-inline' *")
     path = tmp_path / "report.html"
     write_report(path, poisoned, write_outputs(poisoned, plots=False))
     assert "<img" in open_page(path, tmp_path).dom
@@ -115,12 +115,15 @@ def test_only_the_pages_own_scripts_may_run(toy_study, tmp_path):
     text = path.read_text()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
     assert policy
-    scripts = html.unescape(policy[1]).split("script-src ")[1]
-    assert "unsafe" not in scripts
-    path.write_text(text.replace("<main>", "<main><script>document.title = 'owned'</script><p onclick='x()'>"))
+    assert "unsafe" not in html.unescape(policy[1])
+    assert " style=" not in re.sub(r"<script.*?</script>", "", text, flags=re.S)
+    bad = "<main><script>document.title = 'owned'</script><p onclick='x()' style='color: red'>"
+    path.write_text(text.replace("<main>", bad))
     page = open_page(path, tmp_path)
     assert "<title>owned" not in page.dom
-    assert any("Content Security Policy" in line for line in page.console)
+    refused = [line for line in page.console if "Content Security Policy" in line]
+    assert any("inline script" in line for line in refused)
+    assert any("inline style" in line for line in refused)
 
 
 def test_text_is_escaped_in_one_place():

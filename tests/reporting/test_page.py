@@ -16,7 +16,7 @@ from isostep.study.comparison import compare_arms
 from isostep.study.record import load_study
 from tests.reporting.browser import open_page
 
-FIGURES = ("differences", "frontier", "step-size", "information", "variation", "convergence")
+FIGURES = ("quality", "differences", "step-size", "information", "variation", "convergence")
 SMILES = ["CCO", "C1CC1N", "CC(=O)O", "c1ccco1", "C#N", "OC1CNC1", "CC(C)C=O"]
 
 
@@ -40,7 +40,7 @@ def molecule_page(toy_study, tmp_path_factory):
             write_json(folder / "cells" / f"{key}.json", cell.model_dump(mode="json"))
             run = folder / "runs" / cell.run
             run.mkdir(parents=True)
-            lines = (f"{smiles}\t{i}\t1\n" for i, smiles in enumerate(["", *SMILES]))
+            lines = (f"{smiles}\t{i}\t{int(i > 1)}\n" for i, smiles in enumerate(["", *SMILES]))
             (run / "molecules.smi").write_text("".join(lines))
     study = load_study(folder)
     path = folder / "report.html"
@@ -53,21 +53,39 @@ def test_figures_are_there_and_nothing_leaves(graph_page, tmp_path):
     assert page.console == []
     assert page.requests == []
     for name in FIGURES:
-        figure = re.search(rf'<figure id="figure-{name}".*?</figure>', page.dom, re.S)
+        figure = re.search(rf'<div id="figure-{name}".*?</div></div>', page.dom, re.S)
         assert figure, name
-        assert len(re.findall(r"<path|<use", figure[0])) > 10
-    assert page.dom.count("t = 0.0<") == 2  # one strip of snapshots per arm
-    assert page.dom.count("t = 1.0<") == 2
-    assert len(re.findall(r'class="graph', page.dom)) == 2 * 6 + 2 * 12
+        assert len(re.findall(r"<path|<line|<polyline", figure[0])) > 5
+    assert len(re.findall(r'<svg[^>]*class="graph stage"', page.dom)) == 2  # one film per arm
+    assert len(re.findall(r'class="graph', page.dom)) == 2 + 2 * 12
     assert "not distinguishable" in page.dom
     assert "Repeat it" in page.dom
+
+
+def test_without_a_script_there_are_stills_that_begin_with_noise(graph_page):
+    text = graph_page.read_text()
+    assert text.count("t = 0, noise<") == 2
+    assert text.count("t = 1.0<") == 2
+    assert len(re.findall(r'class="graph', text)) == 2 * 6 + 2 * 12
+
+
+def test_words_come_first(graph_page):
+    """What was compared at how many calls, and the verdicts with their correction, before any table."""
+    text = re.sub(r"<style>.*?</style>", "", graph_page.read_text(), flags=re.S)
+    head = text[: text.index("<table")]
+    assert "Compared: uniform and dvs on rings-and-stars" in head
+    assert re.search(r"at \d+ to 8 network calls a graph", head)
+    assert "dvs against uniform: " in head
+    assert re.search(r"corrected for \d+ tests \(Holm\)", head)
 
 
 def test_molecules_are_drawn_flat_and_in_three_dimensions(molecule_page, tmp_path):
     page = open_page(molecule_page, tmp_path)
     assert page.console == []
     assert page.requests == []
-    assert page.dom.count('class="molecule"') == 2 * len(SMILES)
+    assert page.dom.count('class="molecule"') == 2 * (1 + len(SMILES))  # none is left out
+    assert page.dom.count(">no atom left<") == 2
+    assert page.dom.count('class="fault">nothing left<') == page.dom.count('class="fault">corrected<') == 2
     widths = re.findall(r"<canvas[^>]*?width=\"(\d+)\"", page.dom)  # the viewer sets it when it draws
     assert len(widths) == 6
     assert all(int(width) > 50 for width in widths)
@@ -121,9 +139,131 @@ def test_molecules_turn_by_mouse_touch_and_keys_and_wear_element_colours(molecul
     assert told["grey"] > 200
 
 
+DRIVE = """
+<script>
+  const told = {}, all = (what) => [...document.querySelectorAll(what)], one = (what) => document.querySelector(what);
+  const send = (part, kind, set) => part.dispatchEvent(new (kind.startsWith("key") ? KeyboardEvent : PointerEvent)(kind,
+    { bubbles: true, ...set }));
+  const tip = one("#tip"), seen = (part) => part.getClientRects().length > 0;
+
+  const plot = one("#figure-step-size .plot"), box = plot.querySelector(".lines").getBoundingClientRect();
+  send(plot, "pointermove", { clientX: box.left + box.width / 2, clientY: box.top + 20 });
+  told.hover = tip.hidden ? "" : tip.innerText;
+  send(plot, "pointerleave", {});
+  told.left = tip.hidden;
+  plot.focus();
+  send(plot, "keydown", { key: "ArrowRight" });
+  const first = tip.innerText;
+  send(plot, "keydown", { key: "ArrowRight" });
+  told.keys = first !== tip.innerText && tip.innerText.includes("dvs:");
+
+  const box1 = one('[data-toggle="1"]'), arms = all('main [data-arm="1"]');
+  told.arms = arms.length;
+  box1.click();
+  told.off = arms.filter(seen).length;
+  send(plot, "keydown", { key: "ArrowRight" });
+  told.others = tip.innerText.includes("uniform:") && !tip.innerText.includes("dvs:");
+  box1.click();
+  told.on = arms.every(seen);
+
+  const table = one("#differences table"), heads = [...table.tHead.rows[0].cells];
+  const column = heads.find((cell) => cell.innerText.startsWith("difference"));
+  const values = () => [...table.tBodies[0].rows].map((row) => parseFloat(row.cells[column.cellIndex].innerText));
+  column.querySelector("button").click();
+  told.up = [values(), column.ariaSort];
+  column.querySelector("button").click();
+  told.down = [values(), column.ariaSort];
+
+  const time = one("#film-time"), said = one("#film-said"), note = () => all(".film-note").map((p) => p.innerText);
+  const move = (value) => {
+    time.value = value;
+    time.dispatchEvent(new Event("input"));
+    return [said.innerText, ...note()];
+  };
+  told.noise = move(0);
+  told.end = move(time.max);
+  told.speaks = time.getAttribute("aria-valuetext");
+  const edge = one(".stage path.edge");
+  send(edge, "pointermove", { clientX: 9, clientY: 9 });
+  told.chance = tip.innerText;
+  const shape = one(".stage path").getAttribute("d"), pick = one("#film-graph");
+  pick.value = pick.value === "0" ? "1" : "0";
+  pick.dispatchEvent(new Event("change"));
+  told.other = one(".stage path").getAttribute("d") !== shape;
+
+  const tiles = () => all("#figure-generated .tile").filter(seen).length, text = one("#items-text");
+  told.items = [tiles()];
+  if (!one("#items-next").disabled) one("#items-next").click();
+  told.items.push(tiles());
+  const find = (words) => { text.value = words; text.dispatchEvent(new Event("input")); return tiles(); };
+  told.items.push(find("no such words"), find("8 nodes"), find(""));
+
+  const copied = [];
+  document.addEventListener("copy", () => copied.push(getSelection().toString()));
+  Object.defineProperty(navigator, "clipboard", { value: { writeText: async (words) => copied.push(words) } });
+  one(".copied .copy").click();
+  told.copied = copied[0];
+  told.wide = document.documentElement.scrollWidth - innerWidth;
+  told.plots = all(".plot").filter(seen).map((p) => p.getBoundingClientRect().width / p.parentElement.clientWidth);
+  told.type = [...new Set(all(".tick").map((t) => getComputedStyle(t).fontSize))];
+  const th = one("#differences tbody th");
+  told.fixed = [th.scope, getComputedStyle(th).position];
+  document.body.dataset.told = JSON.stringify(told);
+</script>"""
+
+
+def _driven(path, scratch, *flags):
+    """What the page did under DRIVE's hands."""
+    text = re.sub(r"<meta http-equiv[^>]*>", "", path.read_text())  # the policy forbids other scripts
+    driven = scratch / "driven.html"
+    driven.write_text(text.replace("</body>", f"{DRIVE}</body>"))
+    page = open_page(driven, scratch, *flags)
+    assert page.console == []
+    match = re.search(r'data-told="([^"]*)"', page.dom)
+    assert match
+    return json.loads(html.unescape(match[1]))
+
+
+@pytest.mark.parametrize("size", ["1400,900", "500,844"])  # a headless window is at least 500 wide
+def test_a_page_answers_to_mouse_and_keys(graph_page, tmp_path, size):
+    told = _driven(graph_page, tmp_path, f"--window-size={size}")
+    assert re.search(r"^t 0\.\d+\nuniform: 0\.125\ndvs: 0\.\d+$", told["hover"])
+    assert told["left"]
+    assert told["keys"]
+    assert told["arms"] > 8
+    assert told["off"] == 0
+    assert told["others"]
+    assert told["on"]
+    assert told["up"] == [sorted(told["up"][0]), "ascending"]
+    assert told["down"] == [told["up"][0][::-1], "descending"]
+    assert told["noise"][0] == "t = 0.00, noise"
+    assert told["noise"][1:] != told["end"][1:]
+    assert told["end"][0] == "t = 1.00"
+    assert re.fullmatch(r"t = 1.00; uniform: \d+ edges; dvs: \d+ edges", told["speaks"])
+    assert re.fullmatch(r"\d–\d: (0\.[5-9]\d|1\.00)", told["chance"])
+    assert told["other"]
+    assert told["items"] == [24, 24, 0, 24, 24]  # twelve of each arm: one page
+    assert told["copied"].startswith(("isostep", "run_study"))
+    assert told["wide"] <= 0
+    assert all(0.98 < share <= 1.001 for share in told["plots"])
+    assert told["type"] == ["12px"]
+    assert told["fixed"] == ["row", "sticky"]
+
+
 def test_a_page_of_graphs_carries_no_viewer(graph_page):
     assert "canvas.getContext" not in graph_page.read_text()
-    assert "<script" not in graph_page.read_text()
+
+
+def test_a_page_can_be_read_by_machines(graph_page):
+    """Every picture has words, every table a caption and headers with a scope, every control a label."""
+    text = re.sub(r"<script.*?</script>", "", graph_page.read_text(), flags=re.S)
+    for svg in re.findall(r"<svg[^>]*>", text):
+        assert 'role="img" ' not in svg or "aria-label" in svg
+    assert text.count("<table>") == text.count("<caption>") > 0
+    assert all("scope=" in cell for cell in re.findall(r"<th[ >][^>]*", text))
+    for control in re.findall(r"<(?:input|select)[^>]*>", text):
+        before = text[: text.index(control)]
+        assert before.rfind("<label>") > before.rfind("</label>"), control
 
 
 def test_the_check_sees_a_page_that_asks_the_network(graph_page, tmp_path):
@@ -175,4 +315,5 @@ def test_a_conformer_has_bonds_of_chemical_length():
         length = sum((a - b) ** 2 for a, b in zip(molecule["xyz"][i], molecule["xyz"][j], strict=True)) ** 0.5
         assert 0.9 < length < 1.7
     assert molecule_3d("not a molecule") is None
-    assert molecule_svg("") is None
+    assert "no atom left" in molecule_svg("")
+    assert "not readable" in molecule_svg("C1CC")

@@ -1,15 +1,18 @@
-"""The frontier: one line per arm over the budgets, bars as wide as the interval; figures are the same bytes again."""
+"""Figures: what is shown, inside which ranges, drawn for files and for the page; the same bytes again."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.container import ErrorbarContainer
 from scipy import stats
 
-from isostep.reporting.plots import SIDESTEP, frontier, inline
+from isostep.base.markup import unstyled
+from isostep.reporting.chart import Scale, drawn
+from isostep.reporting.figures import Curves, Dots, differences, quality
+from isostep.reporting.plots import draw, save
 from isostep.reporting.tables import baseline, difference_table
 
 VALUES = {"uniform": ([0.3, 0.5, 0.4], [0.1, 0.2, 0.3]), "dvs": ([0.2, 0.3, 0.1], [0.1, 0.1, 0.4])}
@@ -22,7 +25,8 @@ def comparison() -> dict[str, Any]:
     for b, budget in enumerate(BUDGETS):
         for name, values in VALUES.items():
             test = {"difference": 0.1, "low": -0.1, "high": 0.3, "p": 0.2, "p_holm": 0.4, "n": 3}
-            entry = {"n": 3, "mean": np.mean(values[b]), "sd": np.std(values[b], ddof=1)}
+            entry: dict[str, Any] = {"n": 3, "mean": np.mean(values[b]), "sd": np.std(values[b], ddof=1)}
+            entry["values"] = dict(enumerate(values[b]))
             entry["test"] = None if name == "uniform" else {**test, "verdict": "not distinguishable"}
             arms.append(
                 {
@@ -33,22 +37,93 @@ def comparison() -> dict[str, Any]:
                     "metrics": {"degree": entry},
                 }
             )
-    return {"better": {"degree": "lower"}, "arms": arms, "tests": 2}
+    return {"better": {"degree": "lower"}, "bounds": {}, "arms": arms, "tests": 2}
 
 
-def test_an_arm_is_one_line_over_its_budgets(comparison):
-    figure = frontier(comparison)
-    assert figure is not None
-    (axis,) = figure.axes
-    assert [c.get_label() for c in axis.containers] == list(VALUES)
-    for container, values in zip(axis.containers, VALUES.values(), strict=True):
-        assert isinstance(container, ErrorbarContainer)
-        line, _, (bars,) = container.lines
-        np.testing.assert_allclose(np.asarray(line.get_xdata(), float), BUDGETS, rtol=SIDESTEP - 1)
-        for segment, sample in zip(bars.get_segments(), values, strict=True):
-            want = stats.t.interval(0.95, 2, np.mean(sample), stats.sem(sample))
-            np.testing.assert_allclose(segment[:, 1], want)
-    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["20", "50"]
+def test_an_arm_is_one_curve_over_its_budgets(comparison):
+    (panel,) = quality(comparison)
+    assert isinstance(panel, Curves)
+    assert [curve.name for curve in panel.curves] == list(VALUES)
+    assert panel.ticks == BUDGETS
+    for curve, values in zip(panel.curves, VALUES.values(), strict=True):
+        assert curve.x == BUDGETS
+        for low, high, sample in zip(curve.low, curve.high, values, strict=True):
+            want = np.clip(stats.t.interval(0.95, 2, np.mean(sample), stats.sem(sample)), 0, None)
+            np.testing.assert_allclose((low, high), want)
+
+
+def test_one_budget_is_a_row_for_each_arm(comparison):
+    comparison["arms"] = comparison["arms"][:2]
+    (panel,) = quality(comparison)
+    assert isinstance(panel, Dots)
+    assert [dot.name for dot in panel.dots] == ["uniform, 20 calls", "dvs, 20 calls"]
+    assert panel.dots[1].single == (0.2, 0.3, 0.1)
+    page = drawn([panel], "quality")
+    assert page.count("<li ") == 2
+    assert page.count('class="seed') == 6
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_intervals_stay_inside_the_range(comparison, several):
+    """Below 0 only what has values there; at most the metric's own upper end."""
+    comparison["bounds"] = {"degree": (0.0, 0.55)}
+    comparison["arms"] = comparison["arms"] if several else comparison["arms"][:2]
+    (panel,) = quality(comparison)
+    parts = [(c.low, c.high) for c in panel.curves] if isinstance(panel, Curves) else [
+        ([d.low], [d.high]) for d in panel.dots
+    ]  # fmt: skip
+    assert min(min(low) for low, _ in parts) == 0
+    assert max(max(high) for _, high in parts) == 0.55
+
+
+def test_one_wide_interval_does_not_flatten_the_others(comparison):
+    """The axis follows the median interval; the wide one is cut and gets arrows, in the page and in the file."""
+    narrow = {"n": 3, "mean": 1.0, "sd": 0.1, "values": {0: 1.0}, "test": None}
+    names = ("a", "b", "c")
+    for k, arm in enumerate(comparison["arms"][:2]):
+        arm["metrics"] = {
+            name: {
+                **narrow,
+                "test": k and {"difference": 0.1, "low": 0.05, "high": 0.15, "verdict": "worse", "p": 0.01},
+            }
+            for name in names
+        }
+    comparison["arms"] = comparison["arms"][:2]
+    comparison["better"] = dict.fromkeys(names, "lower")
+    comparison["arms"][1]["metrics"]["c"]["test"].update(low=-50.0, high=50.0)
+    figure = differences(comparison)
+    assert all(isinstance(panel, Dots) and panel.limits == pytest.approx((-16.2, 16.2)) for panel in figure)
+    marks = [drawn([panel], "differences").count('class="tip') for panel in figure]
+    assert marks == [0, 0, 2]
+    shown = [[line.get_marker() for line in axis.lines] for axis in draw(figure).axes]
+    assert [{"<", ">"} <= set(markers) for markers in shown] == [False, False, True]
+
+
+def test_the_page_and_the_file_show_the_same_points(comparison):
+    (panel,) = quality(comparison)
+    sheet = draw([panel]).axes[0]
+    text = drawn([panel], "quality")
+    found = re.search(r'data-scale="([^"]*)"', text)
+    assert found
+    x0, x1, log_x, y0, y1, log_y = map(float, found[1].split())
+    assert (log_x, log_y) == (1, 0)
+    lines = re.findall(r'<polyline points="([^"]*)"', text)
+    for points, container in zip(lines, sheet.containers, strict=True):
+        places = np.array([pair.split(",") for pair in points.split()], float) / 1000
+        np.testing.assert_allclose(10 ** (x0 + places[:, 0] * (x1 - x0)), BUDGETS, rtol=1e-3)
+        y = np.asarray(container.lines[0].get_ydata(), float)
+        np.testing.assert_allclose(y0 + (1 - places[:, 1]) * (y1 - y0), y, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log"), [(0, 1, False), (-3, 8, False), (1e-7, 3e4, True), (2, 9, True), (5, 5, False)]
+)
+def test_ticks_lie_on_the_axis(low, high, log):
+    scale = Scale.over([low, high], log)
+    ticks = scale.ticks()
+    assert 1 <= len(ticks) <= 8
+    assert all(-1e-9 <= scale(tick) <= 1 + 1e-9 for tick in ticks)
+    assert 0 < scale(low) <= scale(high) < 1
 
 
 def test_the_baseline_is_named_once_for_all_budgets(comparison):
@@ -58,8 +133,16 @@ def test_the_baseline_is_named_once_for_all_budgets(comparison):
     assert baseline(comparison) == "uniform, 20 calls"
 
 
-def test_the_same_figure_is_the_same_text(comparison):
-    first, second = (frontier(comparison) for _ in range(2))
-    assert first is not None
-    assert second is not None
-    assert inline(first, "frontier") == inline(second, "frontier")
+def test_the_same_figure_is_the_same_file(comparison, tmp_path):
+    for name in ("a", "b"):
+        save(draw(quality(comparison)), tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_styles_become_attributes():
+    assert (
+        unstyled("<path style='fill:none;stroke:#FF0000; x' d='M0'/>")
+        == '<path fill="none" stroke="#FF0000" d=\'M0\'/>'
+    )
+    assert unstyled('<path style="fill: url(&quot;#a&quot;)"/>') == '<path fill="url(&quot;#a&quot;)"/>'

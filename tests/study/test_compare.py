@@ -116,7 +116,7 @@ def test_tables_and_plots_come_from_the_json_alone(toy_study, tmp_path):
     assert summary_table(comparison).markdown().count("\n| ") >= 3
     assert r"\begin{tabular}{lrrr" in (folder / "comparison.tex").read_text()
     assert len(difference_table(comparison).rows) == len(study.metrics)
-    for name in ("differences", "frontier", "step-size", "information", "variation", "convergence"):
+    for name in ("differences", "quality", "step-size", "information", "variation", "convergence"):
         assert (folder / "plots" / f"{name}.svg").stat().st_size > 2000
         assert (folder / "plots" / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -127,8 +127,8 @@ def test_the_recorded_path_is_consistent(toy_study):
     steps = toy_study.cells[1][0].steps
     assert len(trace["t"]) == steps
     assert sum(trace["dt"]) == pytest.approx(1.0, abs=1e-6)
-    assert path.times[0] == 0
-    assert path.times[-1] == 1
+    made = toy_study.generated(1, len(path.films))
+    assert [len(film.sketch(-1).decided) for film in path.films] == [len(graph.edges) for graph in made]
     assert along[1.0] == pytest.approx(toy_study.cells[1][0].metrics)
 
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 import json
+import re
 from typing import Any
 
 from isostep.base.text import printable
@@ -42,11 +43,31 @@ def _text(value: Any) -> str:
 
 
 def script_data(key: str, value: Any) -> Markup:
-    """A JSON value for the page's scripts: data, never run; `<` cannot end it early."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    """A JSON value for the page's scripts: data, never run; `<` cannot end it early. Text is cleaned as in `tag`."""
+    text = json.dumps(_clean(value), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return Markup(f'<script type="application/json" id="{key}">{text}</script>')
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, dict):
+        return {_clean(key): _clean(part) for key, part in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list | tuple):
+        return [_clean(part) for part in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
 
 
 def source_hash(text: str) -> str:
     """How a content policy names an inline script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def unstyled(svg: str) -> str:
+    """`style="fill: none; ..."` of another program's SVG as attributes: the page's policy takes no inline styles."""
+    return re.sub(r"""\sstyle=(["'])(.*?)\1""", _attributes, svg)
+
+
+def _attributes(found: re.Match[str]) -> str:
+    pairs = [part.split(":", 1) for part in html.unescape(found[2]).split(";") if ":" in part]
+    return "".join(f' {name.strip()}="{html.escape(value.strip())}"' for name, value in pairs)

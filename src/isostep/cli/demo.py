@@ -21,6 +21,7 @@ def register(app: typer.Typer) -> None:
 def demo(
     model: str = typer.Option(DEFAULT, help="Embedded name, model folder, released .pth file, or rings-and-stars."),
     out: Path = typer.Option(Path("report"), help="Folder for the study and report.html."),
+    quick: bool = typer.Option(False, "--quick", help="16 graphs and two seeds: a first look within a minute."),
 ) -> None:
     """Sample with uniform, quadratic and DVS steps and with `auto`, at equal calls; compare; write a report page.
 
@@ -33,15 +34,16 @@ def demo(
     from isostep.study.plan import Arm, product_arms
 
     chosen, reference, said = _find(model)
-    n, seconds = _fit(chosen)
+    seeds = SEEDS[:2] if quick else SEEDS
+    n, seconds = (16, 30.0) if quick else _fit(chosen)
     typer.echo(
-        f"{said}: uniform, quadratic, DVS and auto at {CALLS} network calls, {n} {chosen.info.kind}s, {len(SEEDS)} "
+        f"{said}: uniform, quadratic, DVS and auto at {CALLS} network calls, {n} {chosen.info.kind}s, {len(seeds)} "
         f"seeds; about {max(1, round(seconds / 60 + 0.5))} min on this machine"
     )
     arms = product_arms(SCHEDULES, ["euler"], [CALLS], None)
     plan = checked_plan(
         title=f"Isostep on {chosen.info.name}", model=chosen.info.name,
-        arms=(*arms, Arm(name="auto", chosen={"schedule": "auto"}, calls=CALLS)), seeds=SEEDS, n=n, reference=reference,
+        arms=(*arms, Arm(name="auto", chosen={"schedule": "auto"}, calls=CALLS)), seeds=seeds, n=n, reference=reference,
         notes=(f"A demonstration: {n} graphs and {CALLS} calls a graph, fewer than a study needs.",),
     )  # fmt: skip
     study = run_study(plan, out, chosen)

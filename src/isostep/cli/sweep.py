@@ -52,9 +52,8 @@ def sweep(
     comparison = finish(plan, out, plots, as_json, **computing(workers, device, reuse))
     numeric = len(params) == 1 and all(isinstance(v, int | float) for v in params[0].values)
     if plots and numeric:
-        from isostep.reporting.plots import save, sweep_curve
+        from isostep.reporting.figures import sweep as sweep_panels
+        from isostep.reporting.plots import draw, save
 
         values = [float(v) for v in params[0].values]
-        figure = sweep_curve(comparison, params[0].path, values)
-        if figure is not None:
-            save(figure, out / "plots" / "sweep")
+        save(draw(sweep_panels(comparison, params[0].path, values)), out / "plots" / "sweep")

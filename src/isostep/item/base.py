@@ -27,10 +27,11 @@ KINDS: dict[str, type[Item]] = {}
 
 
 class Picture(NamedTuple):
-    """SVG, and what is written below it."""
+    """SVG, what is written below it, and what is wrong with the item, if anything."""
 
     svg: Markup
     caption: str
+    fault: str = ""
 
 
 class Item(ABC):
@@ -39,6 +40,7 @@ class Item(ABC):
     kind: ClassVar[str]  # its name in plans, cards and references
     file: ClassVar[str]  # of a run folder, one item a line
     wide: ClassVar[bool] = False  # its picture is wider than high
+    space: ClassVar[str] = ""  # where the coordinates of `in_space` come from
     texts: ClassVar[Mapping[str, Callable[[Any, int], str]]] = {}  # format -> text of an item with its index
 
     def __init_subclass__(cls) -> None:
@@ -71,7 +73,7 @@ class Item(ABC):
     def to_networkx(self) -> networkx.Graph[Any]: ...
 
     @abstractmethod
-    def picture(self) -> Picture | None: ...
+    def picture(self) -> Picture: ...
 
     def labels(self) -> dict[str, Any]:
         """What other libraries' graphs carry besides nodes and edges."""

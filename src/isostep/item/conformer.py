@@ -45,6 +45,7 @@ class Conformer(Molecule):
 
     kind = "conformer"
     file = "conformers.jsonl"
+    space = "Positions as generated"
 
     atoms: tuple[str, ...] = ()
     charges: tuple[int, ...] = ()

@@ -28,6 +28,7 @@ from isostep.base.processes import safe_path
 from isostep.item.base import Decoder
 from isostep.item.conformer import DECIMALS, Conformer
 from isostep.item.encoding import MoleculeSpec
+from isostep.item.film import CUTS
 from isostep.item.graph import Graph
 from isostep.item.molecule import Molecule
 from isostep.item.sketch import Sketch
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from isostep.state import GraphState
 
-CUTS = (0.5, 1.5, 2.5)
+FAINT, MOST_FAINT = 0.1, 600  # what a sketch shows of edges that are not decided: from this chance, so many
 # Valence above which one more is answered with a charge of +1.
 CHARGEABLE = {"N": 3, "O": 2, "S": 2}
 
@@ -59,7 +60,8 @@ class GraphDecoder:
 
     def sketch(self, state: GraphState, k: int) -> Sketch:
         nodes = int(state.mask[k].sum())
-        return Sketch(n=nodes, edges=_edges(state["A"][k, :nodes, :nodes], CUTS[:1], 1.0))
+        edges, weights = _edges(state["A"][k, :nodes, :nodes], CUTS[:1], 1.0)
+        return Sketch(n=nodes, edges=edges, weights=weights)
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,10 @@ class MoleculeDecoder:
 
     def sketch(self, state: GraphState, k: int) -> Sketch:
         nodes = int(state.mask[k].sum())
-        edges = _edges(state["A"][k, :nodes, :nodes], CUTS, self.spec.scale)
-        x = state["X"][k, :nodes].double().cpu().numpy()
-        atoms = [self.spec.atoms[int(row.argmax())] if row.max() > 0.5 else "" for row in x]
-        return Sketch(n=nodes, edges=edges, atoms=tuple(atoms))
+        edges, weights = _edges(state["A"][k, :nodes, :nodes], CUTS, self.spec.scale)
+        x = np.nan_to_num(state["X"][k, :nodes].double().cpu().numpy())
+        atoms = tuple(self.spec.atoms[kind] for kind in x.argmax(-1).tolist())
+        return Sketch(n=nodes, edges=edges, atoms=atoms, weights=weights, chances=tuple(x.max(-1).clip(0, 1).tolist()))
 
 
 @dataclass(frozen=True)
@@ -120,9 +122,18 @@ def _conformer(
     return Conformer(molecule.smiles, molecule.valid, atoms, tuple(charges[kept].tolist()), bonds, positions)
 
 
-def _edges(a: torch.Tensor, cuts: tuple[float, ...], scale: float) -> tuple[tuple[int, int, int], ...]:
-    order = (a.double().cpu().numpy()[..., None] * scale >= np.array(cuts)).sum(-1)
-    return tuple((int(i), int(j), int(order[i, j])) for i, j in np.argwhere(np.triu(order, 1)))
+def _edges(
+    a: torch.Tensor, cuts: tuple[float, ...], scale: float
+) -> tuple[tuple[tuple[int, int, int], ...], tuple[float, ...]]:
+    """Pairs with their order, and how much of an edge each is; the strongest, where there are very many."""
+    value = np.triu(a.double().cpu().numpy() * scale, 1)
+    pairs = np.argwhere(value >= FAINT)
+    strength = value[tuple(pairs.T)]
+    order = (strength[:, None] >= np.array(cuts)).sum(-1)
+    kept = order > 0
+    kept[np.argsort(-strength, kind="stable")[:MOST_FAINT]] = True
+    edges = tuple((int(i), int(j), int(o)) for (i, j), o in zip(pairs[kept], order[kept], strict=True))
+    return edges, tuple(float(v) for v in strength[kept].clip(0, len(cuts)))
 
 
 def decoder_for(atoms: tuple[str, ...] | None, max_nodes: int, scale: float) -> Decoder:

@@ -27,6 +27,7 @@ class Molecule(Item):
     kind = "molecule"
     file = "molecules.smi"
     wide = True
+    space = "Conformers by RDKit (ETKDG, MMFF)"
 
     smiles: str
     valid: bool
@@ -84,11 +85,11 @@ class Molecule(Item):
 
     texts: ClassVar = {"smi": lambda molecule, index: molecule.to_line(index) + "\n", "sdf": to_sdf}
 
-    def picture(self) -> Picture | None:
+    def picture(self) -> Picture:
         from isostep.item.picture import molecule_svg
 
-        svg = molecule_svg(self.smiles)
-        return None if svg is None else Picture(svg, self.smiles)
+        fault = "" if self.valid else "corrected" if self.smiles else "nothing left"
+        return Picture(molecule_svg(self.smiles), self.smiles or "no atom", fault)
 
     def in_space(self) -> dict[str, Any] | None:
         from isostep.item.picture import molecule_3d

@@ -11,7 +11,8 @@ from typing import Any
 import networkx
 import numpy as np
 
-from isostep.base.markup import Markup, join, tag
+from isostep.base.markup import Markup, join, tag, unstyled
+from isostep.item.film import LIKELY
 from isostep.item.graph import Graph
 from isostep.item.sketch import Sketch
 
@@ -58,18 +59,36 @@ def groups(graph: networkx.Graph[Any]) -> list[int]:
 
 
 def graph_svg(sketch: Sketch, spots: Positions, colour: list[int], label: str) -> Markup:
+    """Edges in a few strokes, so that a large graph stays a small picture; what is not decided yet is faint."""
     place = MARGIN + spots * (SIZE - 2 * MARGIN)
-    lines = (line for i, j, order in sketch.edges for line in _edge(place[i], place[j], order))
-    radius = 3.4 if sketch.n <= 24 else 2.4 if sketch.n <= 70 else 1.6
-    nodes = [
-        _circle(place[k], radius, f"s{colour[k]}") if sketch.atoms is None else _atom(place[k], sketch.atoms[k])
-        for k in range(sketch.n)
-    ]
-    dense = len(sketch.edges) > 3 * max(sketch.n, 1)
+    weights = sketch.weights or (1.0,) * len(sketch.edges)
+    strokes: dict[str, list[str]] = {}
+    for (i, j, order), weight in zip(sketch.edges, weights, strict=True):
+        kind = "edge" if order else f"faint{min(int(10 * weight), 4)}"
+        strokes.setdefault(kind, []).extend(_edge(place[i], place[j], max(order, 1)))
+    dense = len(sketch.decided) > 3 * max(sketch.n, 1)
     return tag(
-        "svg", tag("g", *lines), *nodes, viewBox=f"0 0 {SIZE} {SIZE}", class_="graph dense" if dense else "graph",
-        role="img", aria_label=label,
+        "svg", *(tag("path", d="".join(lines), class_=kind) for kind, lines in sorted(strokes.items())),
+        *_nodes(sketch, place, colour), viewBox=f"0 0 {SIZE} {SIZE}", class_="graph dense" if dense else "graph",
+        fill="none", stroke="gray", role="img", aria_label=label,
     )  # fmt: skip
+
+
+def _nodes(sketch: Sketch, place: np.ndarray, colour: list[int]) -> list[Markup]:
+    if sketch.atoms is not None:
+        chances = sketch.chances or (1.0,) * sketch.n
+        return [
+            _atom(place[k], symbol if chance > LIKELY else "")
+            for k, (symbol, chance) in enumerate(zip(sketch.atoms, chances, strict=True))
+        ]
+    dots: dict[int, list[str]] = {}
+    for k in range(sketch.n):
+        dots.setdefault(colour[k], []).append(f"M{place[k][0]:.1f} {place[k][1]:.1f}h0")
+    width = 6.8 if sketch.n <= 24 else 4.8 if sketch.n <= 70 else 3.2
+    return [
+        tag("path", d="".join(spots), class_=f"node s{k}", stroke_width=width, stroke_linecap="round")
+        for k, spots in dots.items()
+    ]
 
 
 def plain_graph_svg(graph: Graph, label: str) -> Markup:
@@ -80,20 +99,17 @@ def plain_graph_svg(graph: Graph, label: str) -> Markup:
 
 def sketch_graph(sketch: Sketch) -> networkx.Graph[Any]:
     graph = networkx.empty_graph(sketch.n)
-    graph.add_edges_from((i, j) for i, j, _ in sketch.edges)
+    graph.add_edges_from((i, j) for i, j, _ in sketch.decided)
     return graph
 
 
-def _edge(a: np.ndarray, b: np.ndarray, order: int) -> list[Markup]:
+def _edge(a: np.ndarray, b: np.ndarray, order: int) -> list[str]:
     """A bond of order 2 or 3 has as many lines side by side."""
     along = b - a
     side = np.array([-along[1], along[0]]) / max(float(np.hypot(*along)), 1e-9)
     shifts = {1: (0.0,), 2: (-1.3, 1.3), 3: (-2.2, 0.0, 2.2)}[order]
-    return [
-        tag("line", **{f"{axis}{end}": f"{value:.1f}" for end, spot in ((1, a), (2, b))
-                       for axis, value in zip("xy", spot + s * side, strict=True)})
-        for s in shifts
-    ]  # fmt: skip
+    ends = [(a + s * side, b + s * side) for s in shifts]
+    return [f"M{p[0]:.1f} {p[1]:.1f}L{q[0]:.1f} {q[1]:.1f}" for p, q in ends]
 
 
 def _circle(spot: np.ndarray, radius: float, kind: str) -> Markup:
@@ -107,25 +123,30 @@ def _atom(spot: np.ndarray, symbol: str) -> Markup:
     return join([_circle(spot, 6.5, kind), tag("text", symbol, x=f"{spot[0]:.1f}", y=f"{spot[1] + 2.9:.1f}")])
 
 
-def molecule_svg(smiles: str) -> Markup | None:
-    """RDKit's drawing without background; dark pages invert it."""
+def molecule_svg(smiles: str) -> Markup:
+    """RDKit's drawing without background, labels of one size; dark pages invert it. Words where nothing is left."""
     from rdkit import Chem, rdBase
     from rdkit.Chem.Draw import rdMolDraw2D
 
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(smiles)
     if mol is None or not mol.GetNumAtoms():
-        return None
-    drawer = rdMolDraw2D.MolDraw2DSVG(180, 140)
-    options = drawer.drawOptions()
-    options.clearBackground = False
-    options.bondLineWidth = 1
-    options.padding = 0.08
-    rdMolDraw2D.PrepareAndDrawMolecule(drawer, mol)
-    drawer.FinishDrawing()
-    svg = drawer.GetDrawingText()
-    inner = re.sub(r"<!--.*?-->", "", svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")], flags=re.S)
-    return tag("svg", Markup(inner), viewBox="0 0 180 140", class_="molecule", role="img", aria_label=smiles)
+        inner = tag("text", "no atom left" if not smiles else "not readable", x=90, y=74, class_="nothing")
+    else:
+        drawer = rdMolDraw2D.MolDraw2DSVG(180, 140)
+        options = drawer.drawOptions()
+        options.clearBackground = False
+        options.bondLineWidth = 1
+        options.padding = 0.08
+        options.fixedBondLength = 24
+        options.fixedFontSize = 12
+        rdMolDraw2D.PrepareAndDrawMolecule(drawer, mol)
+        drawer.FinishDrawing()
+        svg = drawer.GetDrawingText()
+        inner = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
+        inner = Markup(unstyled(re.sub(r"<!--.*?-->|\s*class='[^']*'", "", inner, flags=re.S)))
+    label = smiles or "no atom left"
+    return tag("svg", inner, viewBox="0 0 180 140", class_="molecule", role="img", aria_label=label)
 
 
 def molecule_3d(smiles: str) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ from isostep.base.errors import InputError
 
 Measure = Callable[[np.ndarray], float]
 Better = Literal["lower", "higher"]
+Bounds = tuple[float | None, float | None]  # None: open
 
 
 class Metric(Protocol):
@@ -55,6 +56,11 @@ class Metric(Protocol):
     def prepare(self, generated: Sequence[Any], reference: Any) -> Measure:
         """The value as a function of weights over `generated` (shape (G,), sum 1)."""
         ...
+
+
+def bounds_of(metric: Metric) -> Bounds:
+    low, high = getattr(metric, "bounds", (-np.inf, np.inf))
+    return (float(low) if np.isfinite(low) else None), (float(high) if np.isfinite(high) else None)
 
 
 @dataclass(frozen=True)

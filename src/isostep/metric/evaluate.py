@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from isostep.base.errors import InputError, require
 from isostep.base.progress import progress
-from isostep.metric.base import Better, Metric, Value, evaluate_metric
+from isostep.metric.base import Better, Bounds, Metric, Value, bounds_of, evaluate_metric
 from isostep.metric.items import Skipped, gather
 from isostep.metric.mmd import Kernel
 from isostep.metric.reference import Reference, Shipped, fit_reference, load_reference, shipped
@@ -33,6 +33,7 @@ class Report:
     resamples: int
     seed: int
     corrected: bool = False  # validity was judged before correction
+    bounds: dict[str, Bounds] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -129,6 +130,7 @@ def evaluate(
         resamples,
         seed,
         items.corrected,
+        {key: bounds_of(metric) for key, metric in chosen.items()},
     )
 
 

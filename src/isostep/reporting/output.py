@@ -19,10 +19,11 @@ def write_outputs(study: Study, plots: bool = True) -> dict[str, Any]:
     write_tables(folder / "comparison", [summary_table(comparison), difference_table(comparison)])
     write_text(folder / "comparison.csv", long_csv(comparison))
     if plots:
-        from isostep.reporting.plots import figures, save
+        from isostep.reporting.figures import figures
+        from isostep.reporting.plots import draw, save
 
         for name, figure in figures(study, comparison).items():
-            save(figure, folder / "plots" / name)
+            save(draw(figure), folder / "plots" / name)
     return comparison
 
 

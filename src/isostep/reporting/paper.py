@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isostep.base.files import write_json
+from isostep.reporting.figures import parts as variation_parts
+from isostep.reporting.figures import steps_until
 from isostep.reporting.output import write_outputs, write_tables
-from isostep.reporting.plots import parts as variation_parts
-from isostep.reporting.plots import steps_until
 from isostep.reporting.tables import ARROW, Table, difference_table, interval_text, number, p_value, signed
 from isostep.study.controls import against_controls
 from isostep.study.record import Study

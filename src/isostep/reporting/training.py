@@ -4,41 +4,42 @@ from __future__ import annotations
 
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from isostep.base.files import replacing, write_text
 from isostep.base.markup import Markup, join, tag
-from isostep.reporting.page import document, drawn_table
-from isostep.reporting.plots import COLOURS, inline, panels
+from isostep.reporting.chart import drawn
+from isostep.reporting.figures import Curve, Curves, Figure
+from isostep.reporting.page import copied, document, drawn_table
+from isostep.reporting.plots import draw
 from isostep.reporting.tables import Table
 from isostep.training.config import load_config
 from isostep.training.log import CONFIG, LOG, TrainLog
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 def curve(log: TrainLog) -> Figure:
     """Loss of each component against steps, validation as points; then each metric of the samples."""
-    figure, (losses, *rest) = panels(1 + len(log.metrics))
     columns = [column for column in log.losses if column.startswith("loss_")]
-    for colour, column in zip(COLOURS, columns, strict=False):
-        name = column.removeprefix("loss_")
-        losses.plot(*log.points(column), color=colour, lw=0.8, label=name)
-        losses.plot(*log.points(f"val_{column}"), "o", color=colour, ms=3.5, label=f"{name}, validation")
-    losses.set(xlabel="step", ylabel="loss per graph")
-    if any(line.get_xdata().size for line in losses.lines):  # type: ignore[union-attr]
-        losses.set_yscale("log")
-        losses.legend(fontsize=8, loc="upper right")
-    for axis, name in zip(rest, log.metrics, strict=True):
-        axis.plot(*log.points(name), "o-", color=COLOURS[0], ms=3.5)
-        axis.set(xlabel="step", ylabel=name)
-    return figure
+    parts = [(column, column.removeprefix("loss_")) for column in columns]
+    parts += [(f"val_{column}", f"{column.removeprefix('loss_')}, validation") for column in columns]
+    losses = [_curve(log, k, column, name) for k, (column, name) in enumerate(parts)]
+    losses = [curve for curve in losses if curve.x]
+    log_y = bool(losses) and all(v > 0 for curve in losses for v in curve.y)
+    panels: Figure = [Curves("loss per graph", tuple(losses), "step", log_y=log_y, group=0)] if losses else []
+    for name in log.metrics:
+        if (found := _curve(log, 0, name, name)).x:
+            panels.append(Curves(name, (found,), "step", points=True, group=0))
+    return panels
+
+
+def _curve(log: TrainLog, group: int, column: str, name: str) -> Curve:
+    steps, values = log.points(column)
+    return Curve(group, name, tuple(map(float, steps)), tuple(map(float, values)))
 
 
 def save_curve(path: Path, log: TrainLog) -> None:
-    with replacing(path) as temporary:
-        curve(log).savefig(temporary, format="png", dpi=120)
+    if figure := curve(log):
+        with replacing(path) as temporary:
+            draw(figure).savefig(temporary, format="png", dpi=120)
 
 
 def write_training_report(path: Path, folder: Path) -> None:
@@ -46,13 +47,11 @@ def write_training_report(path: Path, folder: Path) -> None:
     last = log.rows[-1] if log.rows else {"step": "0"}
     hours = float(last.get("cpu_seconds") or last.get("seconds") or 0) / 3600
     lead = f"{last['step']} of {config.run.steps} steps of {config.run.batch} graphs, {hours:.2f} hours of training."
-    drawn = tag(
-        "figure", Markup(inline(curve(log), "curve")), tag("figcaption", "Lines: training. Points: averaged weights.")
-    )
+    shown = drawn(curve(log), "training")
     sections = [
-        ("curve", "Curve", "Losses and samples", drawn),
+        ("curve", "Curve", "Losses and samples", shown),
         ("samples", "Samples", "Samples on the way", drawn_table(samples(log)) if log.metrics else Markup()),
-        ("settings", "Settings", "Settings", tag("pre", (folder / CONFIG).read_text(encoding="utf-8"))),
+        ("settings", "Settings", "Settings", copied((folder / CONFIG).read_text(encoding="utf-8"))),
     ]
     made = f"Made by isostep {metadata.version('isostep')} from {folder.name}/{LOG}."
     write_text(path, document(f"Training of {config.name}", join([tag("p", lead)]), sections, made))

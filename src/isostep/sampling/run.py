@@ -19,6 +19,7 @@ from torch import Tensor
 from isostep.base.errors import InputError, require
 from isostep.base.progress import listener, log, showing
 from isostep.item import Graph, Item, Molecule
+from isostep.loop import Hook
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
 from isostep.noise import BrownianTree, Noise
@@ -127,7 +128,7 @@ class SampleResult:
 
     def _repr_html_(self) -> str:
         """In a notebook: the first pictures."""
-        pictures = [picture for item in self.items[:12] if (picture := item.picture())]
+        pictures = [item.picture() for item in self.items[:12]]
         tiles = "".join(
             f'<figure style="display:inline-block;width:140px;margin:4px">{p.svg}<figcaption>{escape(p.caption)}'
             "</figcaption></figure>"
@@ -157,6 +158,7 @@ def sample(
     device: str | None = None,
     trace: int = 0,
     snapshots: tuple[float, ...] = (),
+    hooks: tuple[Hook, ...] = (),
     noise: Noise | NoiseName = "step",
     progress: bool | Callable[[float], None] | None = False,
     settings: SamplerSettings | None = None,
@@ -167,7 +169,8 @@ def sample(
     `calls` is a budget of network calls per graph. What is not given comes from the model's preset. Further settings:
     `snr`, `scale`, `schedule_options`, `solver_options`, `max_steps`. The same seed and index give the same graph,
     whatever `n`, `start` and, with `clock="graph"`, `batch_size`. `noise="path"`: one Brownian path per graph, whatever
-    the grid. `progress=True` shows how far it is; a function is told the share that is done.
+    the grid. `trace=1` notes every step, `snapshots` keeps the denoised means at these times, `hooks` see every step.
+    `progress=True` shows how far it is; a function is told the share that is done.
     """
     loaded = load_model(model, weights, device)
     if settings is None:
@@ -183,7 +186,8 @@ def sample(
         with listener(progress, f"sampling {loaded.info.name}", n, "graphs") as upto:
             for done, rows in batches:
                 part = sample_batch(
-                    loaded, settings, rows, seed, slots=batch_size, trace=trace, snapshots=snapshots, noise=source,
+                    loaded, settings, rows, seed, slots=batch_size, trace=trace, snapshots=snapshots, hooks=hooks,
+                    noise=source,
                     progress=lambda f, d=done, r=rows: upto((d + f * len(r)) / n),
                 )  # fmt: skip
                 parts.append(part)

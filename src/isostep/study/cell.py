@@ -1,7 +1,7 @@
 """One cell of a study: an arm's graphs for one seed, and their metrics.
 
-A recorded run (the first seed of every arm) also keeps its trace, the graphs at TIMES along the way, and PICTURES of a
-few of them at these times.
+A recorded run (the first seed of every arm) also keeps its trace, the graphs at TIMES along the way, and films of a few
+of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from isostep.base.errors import InputError
 from isostep.base.files import write_json
 from isostep.item import write_items
-from isostep.metric.base import Better
+from isostep.metric.base import Better, Bounds
 from isostep.metric.evaluate import evaluate
 from isostep.model.model import Model
 from isostep.run.engine import save_result
@@ -24,11 +24,11 @@ from isostep.run.format import RUN
 from isostep.sampling.run import NoiseName, SampleResult, sample
 from isostep.settings.schema import SamplerSettings
 from isostep.solution import Trace
+from isostep.study.film import Camera
 from isostep.study.record import FORMAT
 from isostep.study.reference import StudyReference
 
 TIMES = tuple(k / 10 for k in range(11))
-PICTURES = 4
 FOLLOWED = 256  # graphs whose metrics are measured along the way
 TRACE_ROWS = 1200
 
@@ -42,21 +42,23 @@ def draw(
     noise: NoiseName,
     record: bool,
     progress: Callable[[float], None] | None = None,
-) -> SampleResult:
-    return sample(
-        model, n, settings=settings, seed=seed, batch_size=batch_size,
-        noise=noise, trace=int(record), snapshots=TIMES if record else (), progress=progress,
+) -> tuple[SampleResult, Camera | None]:
+    camera = Camera() if record else None
+    result = sample(
+        model, n, settings=settings, seed=seed, batch_size=batch_size, noise=noise, trace=int(record),
+        snapshots=TIMES if record else (), hooks=(camera,) if camera else (), progress=progress,
     )  # fmt: skip
+    return result, camera
 
 
-def write_cell_run(folder: Path, result: SampleResult, model_name: str) -> None:
+def write_cell_run(folder: Path, result: SampleResult, camera: Camera | None, model_name: str) -> None:
     """A run folder, with the graphs on the way inside; `run.json` comes last: a folder that has it is complete."""
     snapshots = result.solution.snapshots
-    if snapshots is not None:
+    if camera is not None and snapshots is not None:
         for t, state in snapshots.items():
             items = result.model.decode(state.take(slice(FOLLOWED)))
             write_items(at_time(folder, t) / result.model.decoder.item.file, items)
-        write_json(folder / "path.json", _path_record(result), indent=None)
+        write_json(folder / "path.json", _path_record(result, camera), indent=None)
     save_result(replace(result, solution=replace(result.solution, trace=None)), folder, model_name)
 
 
@@ -70,21 +72,20 @@ def is_complete(folder: Path) -> bool:
 
 def evaluate_run(
     folder: Path, against: StudyReference, metrics: tuple[str, ...]
-) -> tuple[dict[str, float | None], dict[str, Better]]:
-    """Values by metric, None where one is not defined (such as FCD of a single molecule), and which way is better."""
+) -> tuple[dict[str, float | None], dict[str, Better], dict[str, Bounds]]:
+    """Values by metric, None where one is not defined (such as FCD of a single molecule), which way is better, and
+    what the values range over."""
     try:
         report = evaluate(folder, against.reference, against.kernel, metrics, resamples=0)
-        return {key: report.values[key].value for key in metrics}, report.better
+        return {key: report.values[key].value for key in metrics}, report.better, report.bounds
     except InputError:
-        values: dict[str, float | None] = {}
-        better: dict[str, Better] = {}
-        for key in metrics:
-            report = _one(folder, against, key)
-            values[key] = None if report is None else report.values[key].value
-            better |= {} if report is None else report.better
-        if not better:
+        found = {key: _one(folder, against, key) for key in metrics}
+        reports = [report for report in found.values() if report is not None]
+        if not reports:
             raise
-        return values, better
+        values = {key: report and report.values[key].value for key, report in found.items()}
+        better: dict[str, Better] = {key: way for report in reports for key, way in report.better.items()}
+        return values, better, {key: ends for report in reports for key, ends in report.bounds.items()}
 
 
 def _one(folder: Path, against: StudyReference, key: str):
@@ -94,20 +95,10 @@ def _one(folder: Path, against: StudyReference, key: str):
         return None
 
 
-def _path_record(result: SampleResult) -> dict[str, Any]:
-    solution = result.solution
-    assert solution.trace is not None
-    assert solution.snapshots is not None
-    decoder = result.model.decoder
-    return {
-        "format": FORMAT,
-        "trace": thin(solution.trace),
-        "pictures": [
-            [decoder.sketch(state, k).model_dump(exclude_none=True) for k in range(min(PICTURES, state.batch))]
-            for state in solution.snapshots.values()
-        ],
-        "times": list(solution.snapshots),
-    }
+def _path_record(result: SampleResult, camera: Camera) -> dict[str, Any]:
+    assert result.solution.trace is not None
+    films = [film.model_dump(mode="json", exclude_none=True) for film in camera.films(result)]
+    return {"format": FORMAT, "trace": thin(result.solution.trace), "films": films}
 
 
 def thin(trace: Trace) -> dict[str, list[float | None]]:

@@ -32,7 +32,10 @@ def compare_arms(study: Study) -> dict[str, Any]:
         test["p_holm"] = p
     for test, way in tests:
         test["verdict"] = verdict(test["difference"], test["p_holm"], way)
-    return {"title": plan.title, "n": plan.n, "better": better, "arms": arms, "tests": len(made)}
+    bounds = {name: ends for name, ends in study.bounds.items() if name in better}
+    return {
+        "title": plan.title, "n": plan.n, "better": better, "bounds": bounds, "arms": arms, "tests": len(made),
+    }  # fmt: skip
 
 
 def _metric(first: dict[int, Cell], cells: dict[int, Cell], name: str, against: bool) -> dict[str, Any]:

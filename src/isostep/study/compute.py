@@ -124,7 +124,7 @@ class StudyWork:
         folder = self.store.run(task.run)
         if not is_complete(folder):
             plan = self.plan
-            result = draw(
+            drawn = draw(
                 self.model,
                 at_seed(plan.arms[task.arm], self.settings[task.arm], task.seed),
                 task.seed,
@@ -134,7 +134,7 @@ class StudyWork:
                 task.record,
                 progress,
             )
-            write_cell_run(folder, result, plan.model)
+            write_cell_run(folder, *drawn, plan.model)
         return _cell(self.store, task.run, task.seed, self.reference, self.metrics)
 
 
@@ -181,13 +181,14 @@ def _cell_key(inputs: dict[str, Any], reference: StudyReference, metrics: tuple[
 def _cell(store: Store, run: str, seed: int, reference: StudyReference, metrics: tuple[str, ...]) -> Cell:
     folder = store.run(run)
     summary = read_json(folder / "run.json")["summary"]
-    values, better = evaluate_run(folder, reference, metrics)
+    values, better, bounds = evaluate_run(folder, reference, metrics)
     along = [t for t in TIMES if at_time(folder, t).is_dir()]
     return Cell(
         run=run,
         seed=seed,
         metrics=values,
         better=better,
+        bounds=bounds,
         calls=summary["calls_mean"],
         steps=summary["steps_mean"],
         seconds=summary["seconds"],

@@ -30,6 +30,11 @@ class Arm(Frozen):
     control_of: str | None = None
     steps_by_seed: dict[int, int] = Field(default_factory=dict)
 
+    @property
+    def group(self) -> str:
+        """Its name without its budget."""
+        return self.name.removesuffix(f", {self.calls} calls")
+
 
 class StudyPlan(Frozen):
     """Arm 0 (at each budget: the first arm with that budget) is what the others are compared with."""

@@ -21,6 +21,7 @@ from isostep.base.errors import InputError
 from isostep.base.files import read_json, write_json
 from isostep.base.schema import Frozen, M, checked
 from isostep.item import Item, KindName, read_items
+from isostep.item.film import Film
 from isostep.item.sketch import Sketch
 from isostep.metric.base import Better
 from isostep.study.plan import StudyPlan
@@ -79,6 +80,7 @@ class Cell(Frozen):
     seed: int
     metrics: Values
     better: dict[str, Better]
+    bounds: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)  # of the values; None: open
     calls: float = Field(ge=0)
     steps: float = Field(ge=0)
     seconds: float = Field(ge=0)
@@ -87,12 +89,23 @@ class Cell(Frozen):
 
 
 class Trajectory(Frozen):
-    """`path.json`: the steps of a recorded run, and its first graphs at a few times."""
+    """`path.json`: the steps of a recorded run, and films of its first graphs."""
 
     format: Literal[1] = FORMAT
     trace: dict[str, tuple[float | None, ...]]
-    times: tuple[float, ...]
-    pictures: tuple[tuple[Sketch, ...], ...]
+    films: tuple[Film, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_pictures(cls, record: Any) -> Any:
+        """Before there were films: rows of sketches at equal times."""
+        if not isinstance(record, dict) or "pictures" not in record:
+            return record
+        rows = [[Sketch.model_validate(picture) for picture in row] for row in record["pictures"]]
+        if len({len(row) for row in rows}) > 1:
+            raise ValueError("not the same number of pictures at all times")
+        films = [Film.of(graph) for graph in zip(*rows, strict=True)]
+        return {"format": record.get("format"), "trace": record.get("trace"), "films": films}
 
     @model_validator(mode="after")
     def _whole(self) -> Trajectory:
@@ -102,8 +115,6 @@ class Trajectory(Frozen):
             raise ValueError("the columns of the trace are empty, or of different lengths")
         if any(t is None for t in (*self.trace["t"], *self.trace["step"])):
             raise ValueError("a step of the trace has no time")
-        if len({len(row) for row in self.pictures}) > 1 or len(self.pictures) != len(self.times):
-            raise ValueError(f"pictures of {len(self.pictures)} times for {len(self.times)} times")
         return self
 
 
@@ -130,6 +141,11 @@ class Study:
             name: way for arm in self.cells for cell in arm.values() for name, way in cell.better.items()
         }
         return {name: found[name] for name in self.metrics if name in found}
+
+    @property
+    def bounds(self) -> dict[str, tuple[float | None, float | None]]:
+        """The range of every metric that says one."""
+        return {name: ends for arm in self.cells for cell in arm.values() for name, ends in cell.bounds.items()}
 
     def recorded(self, arm: int) -> tuple[Trajectory, dict[float, Values]] | None:
         """An arm's recorded run, and the metrics of its graphs on the way."""
