@@ -12,6 +12,7 @@ import numpy as np
 
 from isostep.base.errors import InputError
 from isostep.base.files import replacing
+from isostep.base.progress import log
 
 FORMAT = 1  # raise it whenever the arrays change their meaning
 
@@ -48,6 +49,6 @@ def cached(name: str, fingerprint: str, build: Callable[[], dict[str, np.ndarray
     try:
         with replacing(path) as temporary, open(temporary, "wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
-    except InputError:
-        pass  # a cache that cannot be written costs time, not the result
+    except InputError as error:  # it costs time, not the result
+        log.warning("%s; %s is not kept for the next time", error, name)
     return arrays

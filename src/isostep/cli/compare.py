@@ -73,7 +73,7 @@ def computing(workers: str, device: str, reuse: bool) -> dict[str, Any]:
     from isostep.model.lookup import check_device
     from isostep.run.workers import count_workers
 
-    return {"workers": count_workers(workers), "device": check_device(device), "reuse": reuse}
+    return {"workers": count_workers(workers), "device": str(check_device(device)), "reuse": reuse}
 
 
 def finish(plan: StudyPlan, out: Path, plots: bool, as_json: bool, **how: Any) -> dict[str, Any]:

@@ -37,7 +37,14 @@ def list_datasets(as_json: bool = JSON) -> None:
             source = find(name, entry, None).label
         except InputError:
             source = None
-        rows.append({"name": name, "kind": entry.holds.kind, "about": entry.about, "source": source})
+        rows.append(
+            {
+                "name": entry.holds(name, source or "").title,
+                "kind": entry.holds.kind,
+                "about": entry.about,
+                "source": source,
+            }
+        )
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
@@ -75,7 +82,7 @@ def _summary(dataset: Dataset) -> dict[str, Any]:
     sizes = np.flatnonzero(dataset.node_counts("all"))
     spec = dataset.spec
     return {
-        "name": dataset.name,
+        "name": dataset.title,
         "kind": dataset.kind,
         "source": dataset.source,
         **{split: len(dataset.rows(split)) for split in SPLITS},

@@ -56,6 +56,7 @@ def import_model(
     weights: str | None = typer.Option(None, help="ema or raw; default: what the preset says."),
     preset: str | None = typer.Option(None, help="Packaged preset's name or TOML file, for a file of another dataset."),
     half: bool = typer.Option(False, help="Store the weights in 16 bits."),
+    force: bool = typer.Option(False, "--force", help="Replace a model that is in the folder."),
     as_json: bool = JSON,
 ) -> None:
     """Convert a released file to a model folder: model.json and model.safetensors.
@@ -64,7 +65,7 @@ def import_model(
     """
     from isostep.model.released.convert import import_released
 
-    info = import_released(file, out, weights, preset, half)
+    info = import_released(file, out, weights, preset, half, force)
     if as_json:
         typer.echo(info.model_dump_json())
     else:

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from isostep.base.errors import InputError
-from isostep.base.progress import Interrupted
+from isostep.base.progress import Interrupted, log
 from isostep.settings.schedules import CHOICES
 from isostep.settings.solvers import SOLVERS
 
@@ -97,6 +97,8 @@ def sample(
         typer.echo(json.dumps(summary))
     else:
         print_summary(summary, out)
+    if out is None:
+        log.warning("the graphs are not kept: --out DIR writes them")
 
 
 def _in_memory(model: str, n: int, preset: str | None, trace: bool, **options: Any) -> dict[str, Any]:

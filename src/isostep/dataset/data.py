@@ -15,6 +15,7 @@ from isostep.item.graph import Graph
 from isostep.item.molecule import Molecule
 
 SPLITS = ("train", "val", "test")
+STAND_IN = "stand-in, "  # how the source of generated graphs begins that a benchmark's file would replace
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 
 
@@ -28,6 +29,11 @@ class Dataset(ABC):
     source: str
     spec: MoleculeSpec | None = None
     arrays: Arrays = field(default_factory=dict, repr=False)
+
+    @property
+    def title(self) -> str:
+        """The name; where generated graphs stand in for the benchmark's file, it says so."""
+        return f"{self.name} (generated stand-in)" if self.source.startswith(STAND_IN) else self.name
 
     def rows(self, which: str) -> np.ndarray:
         """Indices of the rows of one split; "all" means every row."""

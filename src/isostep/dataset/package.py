@@ -19,6 +19,7 @@ from pathlib import Path
 from isostep.base.cache import cache_folder
 from isostep.base.errors import InputError
 from isostep.base.files import numbered_lines, read_json, write_json
+from isostep.base.progress import log
 
 LISTS = "https://raw.githubusercontent.com/divelab/DIG_storage/main/ggraph/"
 LIST_LIMIT = 4 * 2**20
@@ -61,7 +62,10 @@ class Package:
                 return self._checked(read_json(path), str(path))
         url = self.site + self.test_list
         rows = self._checked(_download(url, self.test_list), url)
-        write_json(kept, sorted(rows), indent=None)
+        try:
+            write_json(kept, sorted(rows), indent=None)
+        except InputError as error:
+            log.warning("%s; %s is fetched again the next time", error, self.test_list)
         return rows
 
     def _checked(self, content: object, origin: str) -> set[int]:

@@ -14,7 +14,7 @@ from isostep.base.errors import InputError
 from isostep.base.files import sha256
 from isostep.dataset.catalogue import Benchmark
 from isostep.dataset.conformers import read_conformers
-from isostep.dataset.data import graph_arrays
+from isostep.dataset.data import STAND_IN, graph_arrays
 from isostep.dataset.package import Package
 from isostep.dataset.read import encode_rows, read_graph_file, read_molecule_file
 from isostep.item.encoding import MoleculeSpec
@@ -87,7 +87,7 @@ def _from_generator(generate: Callable[[], list[Graph]], entry: Benchmark) -> So
         return graph_arrays(graphs, entry.rule(len(graphs)))
 
     label = f"generated: {entry.recipe}"
-    return Source(label, _digest(label), build)
+    return Source(STAND_IN * entry.published + label, _digest(label), build)
 
 
 def _digest(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -115,6 +115,20 @@ def suite_of(kind: str) -> Suite:
     if kind not in SUITES:
         raise InputError(f"there are no metrics for {kind}s; those with metrics are {', '.join(SUITES)}")
     return SUITES[kind]
+
+
+def check_metrics(kind: str, reference: Reference, metrics: Iterable[str], name: str) -> None:
+    """Refuse, before anything is generated, a reference of another kind and metrics that this kind does not have."""
+    suite = suite_of(kind)
+    if isinstance(suite, MoleculeSuite) != isinstance(suite_of(reference.kind), MoleculeSuite):
+        raise InputError(
+            f"the model makes {kind}s, but the reference {name} holds {reference.kind}s; name another with --reference"
+        )
+    known = [metric.name for metric in suite.metrics(Items(kind), None, Shipped(reference.kind))]
+    known += [metric.name for metric in CONFORMER_METRICS if isinstance(suite, ConformerSuite)]
+    for key in metrics:
+        if key not in known:
+            raise InputError(f"unknown metric {key!r}; those of {kind}s here are {', '.join(known)}")
 
 
 def build_reference(name: str, folder: str | Path | None = None) -> Reference:

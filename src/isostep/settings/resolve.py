@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from isostep.base.errors import InputError
 from isostep.base.registry import look_up
 from isostep.base.schema import checked
 from isostep.control.base import Controller, own_clocks
@@ -51,7 +52,7 @@ def resolve(preset: SamplerPreset, budget: int | None = None, **chosen: Any) -> 
     another knob compares with it. `budget`: the network calls that will be asked for, by which `auto` takes its pick.
     Bad names and options are refused here, before any work.
     """
-    given = _given(chosen)
+    asked = given = _given(chosen)
     schedule = _schedule(given)
     look_up(CHOICES, "schedule", schedule)
     choice = _pick(preset, budget, given) if schedule == AUTO else None
@@ -68,6 +69,11 @@ def resolve(preset: SamplerPreset, budget: int | None = None, **chosen: Any) -> 
     values |= {**given, "schedule": schedule, "solver": solver, "schedule_options": options}
     settings = checked(SamplerSettings, values, "sampler settings")
     made = make_solver(settings)
+    if budget is not None and "steps" in asked and settings.steps != budget // made.calls_per_step:
+        raise InputError(
+            f"{settings.steps} steps of {made.calls_per_step} network calls are not a budget of {budget} calls; "
+            "give steps or calls, not both"
+        )
     if choice and "steps" not in given:
         settings = settings.model_copy(update={"steps": max(1, choice.calls // made.calls_per_step)})
     if needs_pilot(settings):

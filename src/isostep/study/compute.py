@@ -13,7 +13,7 @@ from isostep.base.errors import IsostepError
 from isostep.base.files import read_json
 from isostep.base.progress import progress
 from isostep.base.versions import versions
-from isostep.metric.suite import suite_of
+from isostep.metric.suite import check_metrics, suite_of
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
 from isostep.run.engine import Engine
@@ -46,6 +46,7 @@ def run_study(
     store = Store(Path(out))
     reference = find_reference(plan.reference or model.info.dataset, plan.kernel)
     metrics = plan.metrics or suite_of(model.info.kind).usual
+    check_metrics(model.info.kind, reference.reference, metrics, reference.name)
     identity = model.fingerprint()
     resolved = [_settings(model, arm.chosen, arm.calls) for arm in plan.arms]
     runs = [

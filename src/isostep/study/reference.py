@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from isostep.base.cache import cache_folder
+from isostep.base.errors import InputError
 from isostep.base.files import sha256
+from isostep.base.progress import log
 from isostep.dataset import lookup
 from isostep.dataset.source import find
 from isostep.item.graph import Graph
@@ -43,9 +47,7 @@ def _file(name: str) -> Path:
         return analytic_reference()
     plain, entry = lookup(name)
     path = cache_folder() / "reference" / f"{plain}-{find(plain, entry, None).fingerprint[:16]}.npz"
-    if not path.is_file():
-        build_reference(plain).save(path)
-    return path
+    return path if path.is_file() else _saved(build_reference(plain), path)
 
 
 def analytic_reference() -> Path:
@@ -54,9 +56,23 @@ def analytic_reference() -> Path:
     ring = Graph.of(nodes, [(i, (i + 1) % nodes) for i in range(nodes)])
     star = Graph.of(nodes, [(0, i) for i in range(1, nodes)])
     path = cache_folder() / "reference" / f"{analytic.NAME}.npz"
-    if not path.is_file():
-        GraphReference.fit([ring, star] * 20, [ring, star] * 20).save(path)
+    return path if path.is_file() else _saved(GraphReference.fit([ring, star] * 20, [ring, star] * 20), path)
+
+
+def _saved(reference: Reference, path: Path) -> Path:
+    """In the cache or, where that cannot be written, in a folder that lives as long as this process."""
+    try:
+        reference.save(path)
+    except InputError as error:
+        log.warning("%s; the reference is fitted again the next time", error)
+        path = Path(_own_folder().name) / path.name
+        reference.save(path)
     return path
+
+
+@cache
+def _own_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="isostep-")
 
 
 def _plain(name: str) -> str:

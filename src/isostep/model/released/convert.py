@@ -10,7 +10,7 @@ from isostep.base.errors import InputError, located
 from isostep.base.files import sha256
 from isostep.family import find_family
 from isostep.model.card import ModelInfo
-from isostep.model.folder import save_model
+from isostep.model.folder import CARD, WEIGHTS, save_model
 from isostep.model.model import Model
 from isostep.model.presets import Preset, find_preset, preset_names, read_preset
 from isostep.model.released.known import known_file
@@ -33,8 +33,12 @@ def import_released(
     weights: str | None = None,
     preset: str | Path | None = None,
     half: bool = False,
+    force: bool = False,
 ) -> ModelInfo:
-    """Write a released file as a model folder; `half` stores its weights in 16 bits."""
+    """Write a released file as a model folder; `half` stores its weights in 16 bits. A model that is there is replaced
+    only by `force`."""
+    if not force and any((Path(out) / name).exists() for name in (CARD, WEIGHTS)):
+        raise InputError(f"{out} holds a model already; choose another folder, or --force to replace it")
     model = load_released(path, weights, preset)
     tensors = model.network.state_dict()
     if half:

@@ -1,0 +1,113 @@
+"""What could be taken for another answer than it is: refused, or said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import isostep as package
+from isostep.base.errors import InputError
+from isostep.dataset import load
+from isostep.metric.evaluate import evaluate
+from tests.cli.command import isostep, refused
+from tests.conftest import FIXTURES
+
+TOY = "rings-and-stars"
+MOL = FIXTURES / "grum" / "mol.pth"
+STUDY = ("--seeds", "0", "-n", 4, "--steps", 3, "--no-plots", "--out", "study")
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_validity_of_a_result_is_that_before_correction_and_bare_smiles_are_named_as_corrected():
+    result = package.sample("grum-qm9-small", 24, schedule="uniform", solver="euler", steps=8)
+    share = result.summary()["valid"]
+    assert share < 1  # so few steps break some
+    report = evaluate(result, "qm9", metrics=["valid"], resamples=0)
+    assert report.values["valid"].value == pytest.approx(share)
+    assert report.title("valid") == "valid"
+    bare = evaluate([smiles for smiles in result.smiles if smiles], "qm9", metrics=["valid"], resamples=0)
+    assert bare.values["valid"].value == 1
+    assert bare.title("valid") == "valid (after correction)"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--reference", "nowhere"), "unknown dataset 'nowhere'"),
+        (("--reference", "qm9"), "the model makes graphs, but the reference qm9 holds molecules"),
+        (("--metrics", "degree,fcd"), "unknown metric 'fcd'"),
+        (("--metrics", "degre"), "unknown metric 'degre'"),
+        (("--device", "tpu"), "unknown device 'tpu'"),
+    ],
+)
+def test_compare_refuses_before_the_first_arm_is_sampled(options, words):
+    assert words in refused("compare", TOY, "--schedules", "uniform,dvs", *STUDY, *options)
+    assert not list(Path().rglob("runs"))
+
+
+def test_sampling_without_a_folder_says_that_nothing_is_kept():
+    few = ("sample", TOY, "-n", 2, "--schedule", "uniform", "--steps", 2)
+    assert isostep(*few).err == "warning: the graphs are not kept: --out DIR writes them\n"
+    ended = isostep(*few, "--json")
+    assert json.loads(ended.out)["graphs"] == 2
+    assert "not kept" in ended.err
+    assert "not kept" not in isostep(*few, "--out", "run").err
+
+
+@pytest.mark.parametrize(
+    ("solver", "steps", "calls", "agree"),
+    [("euler", 10, 10, True), ("heun", 5, 10, True), ("euler", 10, 20, False), ("heun", 10, 10, False)],
+)
+def test_steps_and_calls_that_disagree_are_refused(solver, steps, calls, agree):
+    chosen = {"schedule": "uniform", "solver": solver, "steps": steps, "calls": calls}
+    if agree:
+        assert package.sample(TOY, 1, **chosen).solution.calls.tolist() == [calls]
+        return
+    with pytest.raises(InputError, match="give steps or calls, not both"):
+        package.sample(TOY, 1, **chosen)
+    options = ("--schedule", "uniform", "--solver", solver, "--steps", steps, "--calls", calls)
+    assert "not both" in refused("sample", TOY, "-n", 1, *options, "--out", "run")
+    assert not Path("run").exists()
+
+
+def test_import_does_not_replace_a_model_unless_told():
+    assert isostep("import", MOL, "--out", "model").code == 0
+    before = Path("model/model.json").read_bytes()
+    assert "holds a model already" in refused("import", FIXTURES / "grum" / "graph.pth", "--out", "model")
+    assert Path("model/model.json").read_bytes() == before
+    assert isostep("import", FIXTURES / "grum" / "graph.pth", "--out", "model", "--force").code == 0
+    assert Path("model/model.json").read_bytes() != before
+
+
+def test_generated_graphs_do_not_carry_a_benchmarks_name(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ISOSTEP_DATA", "none")
+    assert json.loads(isostep("data", "info", "planar", "--json").out)["name"] == "planar (generated stand-in)"
+    listed = {row["name"] for row in json.loads(isostep("data", "list", "--json").out)}
+    assert {"planar (generated stand-in)", "sbm (generated stand-in)", "planar-small", "communities"} <= listed
+    Path("files").mkdir()
+    line = json.dumps({"n": 3, "edges": [[0, 1]]})
+    Path("files/planar.jsonl").write_text(f"{line}\n" * 200)
+    assert load("planar", "files").title == "planar"
+
+
+def test_a_cache_that_cannot_be_written_warns_and_goes_on(monkeypatch: pytest.MonkeyPatch):
+    Path("file").write_text("")
+    monkeypatch.setenv("ISOSTEP_CACHE", "file/cache")
+    monkeypatch.setenv("ISOSTEP_DATA", "none")
+    ended = isostep("data", "info", "communities", "--json")
+    assert json.loads(ended.out)["test"] == 128
+    assert "file/cache/dataset" in ended.err
+    assert len(ended.err.splitlines()) == 1
+    study = ("compare", TOY, "--schedules", "uniform,arclength", *STUDY, "--metrics", "degree")
+    ended = isostep(*study)
+    assert ended.code == 0, ended.err
+    assert "not kept for the next time" in ended.err  # the pilot
+    assert "fitted again the next time" in ended.err
+    shutil.rmtree("study")
