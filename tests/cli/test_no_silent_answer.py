@@ -89,8 +89,9 @@ def test_import_does_not_replace_a_model_unless_told():
 def test_generated_graphs_do_not_carry_a_benchmarks_name(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ISOSTEP_DATA", "none")
     assert json.loads(isostep("data", "info", "planar", "--json").out)["name"] == "planar (generated stand-in)"
-    listed = {row["name"] for row in json.loads(isostep("data", "list", "--json").out)}
-    assert {"planar (generated stand-in)", "sbm (generated stand-in)", "planar-small", "communities"} <= listed
+    source = {row["name"]: row["source"] for row in json.loads(isostep("data", "list", "--json").out)}
+    assert all(source[name].startswith("stand-in, generated: ") for name in ("planar", "sbm", "community-small"))
+    assert all(source[name].startswith("generated: ") for name in ("planar-small", "communities", "sbm-small"))
     Path("files").mkdir()
     line = json.dumps({"n": 3, "edges": [[0, 1]]})
     Path("files/planar.jsonl").write_text(f"{line}\n" * 200)

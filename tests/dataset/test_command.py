@@ -24,7 +24,7 @@ def _alone(monkeypatch, tmp_path):
 
 def test_list_names_every_dataset_and_its_source():
     rows = {row["name"]: row for row in json.loads(run("list", "--json").stdout)}
-    assert rows["planar"]["source"].startswith("generated")
+    assert rows["planar"]["source"].startswith("stand-in, generated")
     assert rows["grid"]["source"] is None
     assert rows["qm9"]["kind"] == "molecule"
     table = run("list").stdout

@@ -201,7 +201,7 @@ def test_a_cache_that_cannot_be_written_does_no_harm(alone, monkeypatch):
 @pytest.mark.parametrize("name", ["planar", "sbm", "community-small"])
 def test_without_files_a_seeded_generator_stands_in_and_says_so(alone, name):
     dataset = load(name)
-    assert dataset.source.startswith("generated")
+    assert dataset.source.startswith("stand-in, generated")
     assert "seed 0" in dataset.source
     assert counts(dataset) == COUNTS[name]
 

@@ -39,7 +39,7 @@ def list_datasets(as_json: bool = JSON) -> None:
             source = None
         rows.append(
             {
-                "name": entry.holds(name, source or "").title,
+                "name": name,
                 "kind": entry.holds.kind,
                 "about": entry.about,
                 "source": source,
