@@ -133,7 +133,9 @@ def rows_of(study: Study) -> list[Row]:
     rows = []
     for k, (arm, cells) in enumerate(found):
         corrected = {m: p.get((k, m)) for m in better}
-        verdicts = {m: verdict(test.difference, corrected[m], better[m]) for m, test in tests[k].items()}
+        verdicts: dict[str, Verdict] = {
+            m: verdict(test.difference, corrected[m], better[m]) for m, test in tests[k].items()
+        }
         calls = spread([c.calls for c in cells.values()]).mean
         name = group({"name": arm.name, "budget": arm.calls})
         rows.append(Row(name, arm.calls, calls, values[k], tests[k], corrected, verdicts))

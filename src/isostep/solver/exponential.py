@@ -64,7 +64,7 @@ class Exponential(OneStep):
             raise InputError(f"the exponential solver's eta is between 0 and 1000, got {self.eta}")
         given: Any = self.temperature
         for tau in given.values() if is_mapping(given) else [given]:
-            ends: Any = tau if isinstance(tau, list | tuple) else [tau, tau]
+            ends: Any = tau if isinstance(tau, list | tuple) else [tau, tau]  # pyright: ignore[reportUnknownVariableType]
             if len(ends) != 2 or not all(_is_temperature(end) for end in ends):
                 raise InputError(
                     f"a temperature is a number between 0 and {MAX_TEMPERATURE:g}, or two, at t = 0 and 1, got {tau!r}"
