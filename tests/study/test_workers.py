@@ -53,7 +53,7 @@ def test_what_another_study_has_computed_is_copied(told, toy_plan, own_cache, tm
     run_study(toy_plan, tmp_path / "fourth", analytic_model(), reuse=False)
     assert len(told) == 6
     told.clear()
-    monkeypatch.setattr(reuse, "_code", lambda: "another program")
+    monkeypatch.setattr(reuse, "code_digest", lambda: "another program")
     run_study(toy_plan, tmp_path / "fifth", analytic_model())
     assert len(told) == 6
 

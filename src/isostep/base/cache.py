@@ -39,8 +39,12 @@ def cache_path(name: str, fingerprint: str) -> Path:
 
 
 def cached(name: str, fingerprint: str, build: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The stored arrays, or those of `build`, stored for the next time; an unreadable file is built anew."""
-    path = cache_path(name, fingerprint)
+    """The arrays in the cache, or those of `build`, stored for the next time."""
+    return kept(cache_path(name, fingerprint), build)
+
+
+def kept(path: Path, build: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The arrays of a file, or those of `build`, stored there; an unreadable file is built anew."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             return {key: stored[key] for key in stored.files}

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from isostep.base.errors import InputError, require
+from isostep.base.files import sha256
 from isostep.base.progress import progress
 from isostep.metric.base import Better, Bounds, Metric, Value, bounds_of, evaluate_metric
-from isostep.metric.items import Skipped, gather
+from isostep.metric.items import Items, Skipped, gather
+from isostep.metric.kept import Kept, digest, home_of
 from isostep.metric.mmd import Kernel
-from isostep.metric.reference import Reference, Shipped, fit_reference, load_reference, shipped
+from isostep.metric.reference import Reference, Shipped, fit_reference, load_reference, reference_file, shipped
 from isostep.metric.suite import suite_of
 
 
@@ -103,19 +105,23 @@ def evaluate(
     kernel = kernel or customary
     chosen = _choose({metric.name: metric for metric in suite.metrics(items, kernel, entry)}, metrics)
     fitted = fitted.among(items.graphs)
-    generated = suite.generated(items, workers)
+    home = home_of(source) if isinstance(reference, str | Path) else None  # a study keeps its cells itself
+    generated = suite.generated(items, workers, home)
+    earlier = _kept(home, items, reference, kernel, resamples, seed)
     values, undefined = {}, {}
     with progress(f"measuring {len(items)} {items.kind}s", len(chosen), "metrics") as task:
         for key, metric in chosen.items():
             task(0, note=key)
-            value = _value_or_reason(metric, generated(key), fitted, resamples, seed)
+            value = earlier.get(key) or _value_or_reason(metric, generated(key), fitted, resamples, seed)
             if isinstance(value, Value):
                 values[key] = value
+                earlier.put(key, value)
             elif metrics is None:
                 undefined[key] = str(value)
             else:
                 raise value
             task()
+    earlier.save()
     return Report(
         values,
         items.kind,
@@ -132,6 +138,16 @@ def evaluate(
         items.corrected,
         {key: bounds_of(metric) for key, metric in chosen.items()},
     )
+
+
+def _kept(home: Path | None, items: Items, reference: Any, kernel: Kernel | None, resamples: int, seed: int) -> Kept:
+    """Earlier values of these items against this reference, by content."""
+    if home is None:
+        return Kept(None)
+    flags = "".join("01"[flag] for flag in items.valid) + "01"[items.corrected]
+    made = (item.to_line(k) for k, item in enumerate([*items.graphs, *items.conformers]))
+    content = digest([*items.smiles, flags, *made])
+    return Kept.at(home, content, sha256(reference_file(reference)), kernel, resamples, seed)
 
 
 def _value_or_reason(metric: Metric, *arguments: Any) -> Value | InputError:

@@ -22,7 +22,7 @@ import numpy as np
 from isostep.base.errors import InputError, MissingPackageError
 from isostep.base.progress import progress
 from isostep.metric.base import Measure
-from isostep.metric.molecules import Arrays, MoleculeMetric, MoleculeSet
+from isostep.metric.molecules import Arrays, MoleculeMetric, MoleculeSet, compiled
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +33,8 @@ _PLACE = {symbol: i for i, symbol in enumerate(_SYMBOLS)}
 _UNKNOWN, _END = _PLACE["X"], _PLACE["."]
 _LENGTH, _STEPS = 350, 88
 _SYMBOL = re.compile(r".[ril]|.")
-_BATCH = 512
+_BATCH = 256
+_MANY = 2000  # molecules
 
 
 class FrechetDistance(MoleculeMetric):
@@ -57,22 +58,31 @@ class FrechetDistance(MoleculeMetric):
         size, axes = np.linalg.eigh(covariance, UPLO="U")
         # With root root' = C', the eigenvalues of root' C root are those of C C'.
         root = axes * np.sqrt(size.clip(0))
-        x = activations(generated.distinct) - reference["mean"].astype(float)
-        x_root, square = x @ root, (x**2).sum(1)
+        x = generated.remember("chemnet", lambda: activations(generated.distinct)) - reference["mean"].astype(float)
+        y, square = x @ root, (x**2).sum(1)
+        spread, turn = np.linalg.eigh(np.cov(y.T, fweights=generated.copies))
+        point = np.sqrt(spread.clip(0)).sum()
+        # A resample's product is nearly diagonal in this basis, so that float32 sums do for large sets.
+        y = (y @ turn).astype(np.float32 if len(x) >= _MANY else float)
 
         def measure(weights: np.ndarray) -> float:
             w = generated.of_distinct(weights)
             one = 1 - weights @ weights  # 1 - 1/n for equal weights; 0 for a single item, whose spread is 0
             unbiased = 1 / one if one > 1e-9 else 0.0
-            mean, mean_root = w @ x, w @ x_root
-            drawn = w > 0
-            scaled = x_root[drawn] * np.sqrt(w[drawn, None])
-            product = (scaled.T @ scaled - np.outer(mean_root, mean_root)) * unbiased
+            mean = w @ x
             trace = (w @ square - mean @ mean) * unbiased
-            overlap = np.sqrt(np.linalg.eigvalsh(product).clip(0)).sum()
+            overlap = point if np.ptp(weights) == 0 else _overlap(y, w, unbiased)
             return float(mean @ mean + trace + size.sum() - 2 * overlap)
 
         return measure
+
+
+def _overlap(y: np.ndarray, w: np.ndarray, unbiased: float) -> float:
+    """Trace of the root of y's weighted covariance."""
+    drawn, mean = np.flatnonzero(w), w @ y
+    scaled = y[drawn] * np.sqrt(w[drawn, None]).astype(y.dtype)
+    product = ((scaled.T @ scaled).astype(float) - np.outer(mean, mean)) * unbiased
+    return np.sqrt(np.linalg.eigvalsh(product).clip(0)).sum()
 
 
 def _at_least_two(molecules: MoleculeSet) -> None:
@@ -108,13 +118,18 @@ class _Lstm:
         self.onward = weights["weight_hh_l0"].T.contiguous()
         self.bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
 
-    def step(self, drive: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """One step; `drive` is the input times the inward weights, plus the bias."""
+    def step(self, drive: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor, scratch: torch.Tensor) -> None:
+        """One step in place; `drive` (B or 1, 4 H) is the input times the inward weights, plus the bias."""
         import torch
 
-        into, keep, new, out = torch.addmm(drive, hidden, self.onward).chunk(4, 1)
-        cell = keep.sigmoid() * cell + into.sigmoid() * new.tanh()
-        return out.sigmoid() * cell.tanh(), cell
+        torch.mm(hidden, self.onward, out=scratch)
+        kernels = compiled()
+        if kernels is not None:
+            kernels.gates(scratch.numpy(), drive.numpy(), cell.numpy(), hidden.numpy())
+            return
+        into, keep, new, out = scratch.add_(drive).chunk(4, 1)
+        cell.mul_(keep.sigmoid_()).addcmul_(into.sigmoid_(), new.tanh_())
+        torch.mul(out.sigmoid_(), cell.tanh(), out=hidden)
 
 
 class _ChemNet:
@@ -126,11 +141,12 @@ class _ChemNet:
         self.first, self.second = first["weight"], second["weight"]
         self.from_end, self.to_end = _Lstm(from_end), _Lstm(to_end)
         # States of the first LSTM after 0, 1, 2, ... steps of empty input.
-        self.hidden, self.cell = [torch.zeros(1, 128)], [torch.zeros(1, 128)]
+        hidden, cell, scratch = torch.zeros(1, 128), torch.zeros(1, 128), torch.empty(1, 512)
+        self.hidden, self.cell = [hidden.clone()], [cell.clone()]
         for _ in range(_STEPS):
-            hidden, cell = self.from_end.step(self.from_end.bias[None], self.hidden[-1], self.cell[-1])
-            self.hidden.append(hidden)
-            self.cell.append(cell)
+            self.from_end.step(self.from_end.bias[None], hidden, cell, scratch)
+            self.hidden.append(hidden.clone())
+            self.cell.append(cell.clone())
         self.empty_drive = torch.cat(self.hidden) @ self.to_end.inward + self.to_end.bias
 
     def forward(self, tokens: list[list[int]]) -> torch.Tensor:
@@ -139,16 +155,16 @@ class _ChemNet:
         x = self._convolve(tokens)
         steps, batch, _ = x.shape
         empty = _STEPS - steps
-        hidden, cell = self.hidden[empty].expand(batch, -1), self.cell[empty].expand(batch, -1)
-        outputs = []
+        hidden, cell = self.hidden[empty].repeat(batch, 1), self.cell[empty].repeat(batch, 1)
+        outputs, scratch = [], torch.empty(batch, 4 * hidden.shape[1])
         for drive in (x @ self.from_end.inward + self.from_end.bias).flip(0):
-            hidden, cell = self.from_end.step(drive, hidden, cell)
-            outputs.append(hidden)
-        hidden = cell = torch.zeros(batch, WIDTH)
+            self.from_end.step(drive, hidden, cell, scratch)
+            outputs.append(hidden.clone())
+        hidden, cell, scratch = torch.zeros(batch, WIDTH), torch.zeros(batch, WIDTH), torch.empty(batch, 4 * WIDTH)
         for output in reversed(outputs):
-            hidden, cell = self.to_end.step(output @ self.to_end.inward + self.to_end.bias, hidden, cell)
+            self.to_end.step(output @ self.to_end.inward + self.to_end.bias, hidden, cell, scratch)
         for drive in self.empty_drive[1 : empty + 1].flip(0):
-            hidden, cell = self.to_end.step(drive, hidden, cell)
+            self.to_end.step(drive[None], hidden, cell, scratch)
         return hidden
 
     def _convolve(self, tokens: list[list[int]]) -> torch.Tensor:

@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from scipy import sparse
 
+from isostep.base.cache import kept
 from isostep.base.errors import InputError
 from isostep.base.processes import safe_path
 from isostep.metric.base import Measure
@@ -44,9 +46,9 @@ def canonical(text: str) -> str | None:
 class MoleculeSet(Sequence[str]):
     """Canonical SMILES in order. The heavy work is done once per distinct molecule, in `workers` processes."""
 
-    def __init__(self, smiles: Sequence[str], workers: int = 1) -> None:
+    def __init__(self, smiles: Sequence[str], workers: int = 1, home: Path | None = None) -> None:
         self.smiles = list(smiles)
-        self.workers = workers
+        self.workers, self.home = workers, home
         place: dict[str, int] = {}
         self.which = np.array([place.setdefault(text, len(place)) for text in self.smiles], np.int64)
         self.distinct = list(place)
@@ -69,9 +71,21 @@ class MoleculeSet(Sequence[str]):
     def __getitem__(self, index):
         return self.smiles[index]
 
+    @functools.cached_property
+    def copies(self) -> np.ndarray:
+        """How often each distinct molecule occurs."""
+        return np.bincount(self.which, minlength=len(self.distinct))
+
     def of_distinct(self, weights: np.ndarray) -> np.ndarray:
         """Weights of the distinct molecules from weights of all."""
         return np.bincount(self.which, weights, len(self.distinct))
+
+    def remember(self, name: str, build: Callable[[], np.ndarray]) -> np.ndarray:
+        """What `build` makes of the distinct molecules; kept in `home`, if there is one."""
+        if self.home is None:
+            return build()
+        key = hashlib.sha256("\n".join(self.distinct).encode()).hexdigest()
+        return kept(self.home / f"{name}-{key[:20]}.npz", lambda: {"rows": build()})["rows"]
 
     def map(self, function: Callable[[Mol], Any]) -> list:
         """`function` of every distinct molecule."""
@@ -301,6 +315,16 @@ class NearestNeighbour(MoleculeMetric):
         return lambda weights: float(weights @ nearest)
 
 
+@functools.cache
+def compiled() -> Any:
+    """The module `kernels`, or None where the extra `fast` is not installed."""
+    try:
+        from isostep.metric import kernels
+    except ImportError:
+        return None
+    return kernels
+
+
 BITS = 1024
 
 
@@ -319,8 +343,10 @@ def _generator():
 
 
 def _fingerprints(molecules: MoleculeSet) -> np.ndarray:
-    packed = b"".join(molecules.map(fingerprint))
-    return np.frombuffer(packed, np.uint8).reshape(-1, BITS // 8)
+    def build() -> np.ndarray:
+        return np.frombuffer(b"".join(molecules.map(fingerprint)), np.uint8).reshape(-1, BITS // 8)
+
+    return molecules.remember("morgan", build)
 
 
 def highest_tanimoto(a: np.ndarray, b: np.ndarray, block: int = 2048) -> np.ndarray:
@@ -330,7 +356,11 @@ def highest_tanimoto(a: np.ndarray, b: np.ndarray, block: int = 2048) -> np.ndar
         for start in range(0, len(packed), block):
             yield np.unpackbits(packed[start : start + block], axis=1).astype(np.float32)
 
-    best = np.zeros(len(a))
+    best, kernels = np.zeros(len(a)), compiled()
+    if kernels is not None and len(b):
+        words = [np.ascontiguousarray(packed).view(np.uint64) for packed in (a, b)]
+        kernels.nearest(words[0], np.ascontiguousarray(words[1].T), best)
+        return best
     for j in blocks(b):
         start = 0
         for i in blocks(a):

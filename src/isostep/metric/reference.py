@@ -205,8 +205,8 @@ def shipped() -> dict[str, Shipped]:
     return {name: Shipped(**entry) for name, entry in read_json(FOLDER / "index.json").items()}
 
 
-def load_reference(source: str | Path) -> Reference:
-    """By name, if it comes with the package, else from a file: one of `reference build`, or graphs or molecules."""
+def reference_file(source: str | Path) -> Path:
+    """By name, if it comes with the package, else a file."""
     name = str(source).lower().replace("_", "-")
     path = FOLDER / f"{name}.npz" if name in shipped() else Path(source)
     if not path.is_file():
@@ -214,6 +214,12 @@ def load_reference(source: str | Path) -> Reference:
             f"no reference {str(source)!r}: neither a file nor one of {', '.join(shipped())}; "
             "name a file of graphs (.jsonl) or molecules (.smi), or build one with `isostep reference build`"
         )
+    return path
+
+
+def load_reference(source: str | Path) -> Reference:
+    """By name, if it comes with the package, else from a file: one of `reference build`, or graphs or molecules."""
+    path = reference_file(source)
     if is_item_file(path):
         return fit_reference(path)
     with opened(path) as arrays:

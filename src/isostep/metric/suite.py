@@ -50,8 +50,8 @@ class Suite(ABC):
         """All that apply."""
 
     @abstractmethod
-    def generated(self, items: Items, workers: int) -> Callable[[str], Sequence[Any]]:
-        """What the metric of a name is given of the items."""
+    def generated(self, items: Items, workers: int, home: Path | None) -> Callable[[str], Sequence[Any]]:
+        """What the metric of a name is given of the items; `home` keeps what is costly."""
 
     @abstractmethod
     def fit(self, data: Dataset) -> Reference:
@@ -72,7 +72,7 @@ class GraphSuite(Suite):
             metrics += [Valid(validity), VUN(validity)]
         return metrics
 
-    def generated(self, items: Items, workers: int) -> Callable[[str], Sequence[Any]]:
+    def generated(self, items: Items, workers: int, home: Path | None) -> Callable[[str], Sequence[Any]]:
         return lambda key: items.graphs
 
     def fit(self, data: Dataset) -> GraphReference:
@@ -87,10 +87,10 @@ class MoleculeSuite(Suite):
     def metrics(self, items: Items, kernel: Kernel | None, entry: Shipped) -> list[Any]:
         return [Validity(items.corrected), *MOLECULE_METRICS, *(CONFORMER_METRICS if items.conformers else ())]
 
-    def generated(self, items: Items, workers: int) -> Callable[[str], Sequence[Any]]:
+    def generated(self, items: Items, workers: int, home: Path | None) -> Callable[[str], Sequence[Any]]:
         in_space = {metric.name: items.conformers for metric in CONFORMER_METRICS}
         special: dict[str, Sequence[Any]] = {"valid": items.valid, **in_space}
-        molecules = MoleculeSet(items.smiles, workers)
+        molecules = MoleculeSet(items.smiles, workers, home)
         return lambda key: special.get(key, molecules)
 
     def fit(self, data: Dataset) -> MoleculeReference:

@@ -6,21 +6,17 @@ version alone, and a developer's changes do not raise that.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import tempfile
-from functools import lru_cache
 from pathlib import Path
 
 from isostep.base.cache import cache_folder
 from isostep.base.errors import InputError
 from isostep.base.files import sha256, write_text
+from isostep.base.versions import code_digest
 from isostep.run.reading import read_run
 from isostep.study.record import Store, key_of
-
-PACKAGE = Path(__file__).resolve().parent.parent
-ELSEWHERE = ("cli", "reporting", "training")  # rooms that decide no graph and no metric
 
 
 def leave_word(store: Store, run: str) -> None:
@@ -68,15 +64,4 @@ def _copy_run(source: Path, target: Path) -> bool:
 
 
 def _word(run: str) -> Path:
-    return cache_folder() / "study" / key_of([run, _code()])
-
-
-@lru_cache(maxsize=1)
-def _code() -> str:
-    """A digest of the program that computes."""
-    digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if path.relative_to(PACKAGE).parts[0] not in ELSEWHERE:
-            digest.update(str(path.relative_to(PACKAGE)).encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return cache_folder() / "study" / key_of([run, code_digest()])
