@@ -71,7 +71,7 @@ class FrechetDistance(MoleculeMetric):
             unbiased = 1 / one if one > 1e-9 else 0.0
             mean = w @ x
             trace = (w @ square - mean @ mean) * unbiased
-            overlap = point if np.ptp(weights) == 0 else _overlap(y, w, unbiased)
+            overlap = point if np.ptp(weights) == 0 else _overlap(y, w, float(unbiased))
             return float(mean @ mean + trace + size.sum() - 2 * overlap)
 
         return measure
