@@ -54,5 +54,5 @@ def kept(path: Path, build: Callable[[], dict[str, np.ndarray]]) -> dict[str, np
         with replacing(path) as temporary, open(temporary, "wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
     except InputError as error:  # it costs time, not the result
-        log.warning("%s; %s is not kept for the next time", error, name)
+        log.warning("%s; %s is not kept for the next time", error, path.name)
     return arrays
