@@ -217,11 +217,11 @@ def test_weights_of_a_file_can_be_chosen(isostep, tmp_path):
     assert "holds ema weights, not 'raw'" in err
 
 
-def test_fetched_files_are_found_as_sample_finds_them(isostep, ego, tmp_path, monkeypatch):
+def test_fetched_files_are_found_as_sample_finds_them(isostep, shared, tmp_path, monkeypatch):
     monkeypatch.setenv("ISOSTEP_DATA", str(tmp_path / "nothing"))
     monkeypatch.setenv("ISOSTEP_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache" / "models").mkdir(parents=True)
-    shutil.copy(ego, tmp_path / "cache" / "models")
+    shutil.copy(shared / "checkpoints" / "gdss" / "gdss_ego_small.pth", tmp_path / "cache" / "models")
     for extra in ((), ("--model", "gdss_ego_small", "--weights", "ema")):
         code, _, err = isostep("reproduce", "T4", "-n", "2", "--steps", "2", "--seeds", "0", *extra)
         assert code == 0, err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -19,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 def calibrate(
     model: str = typer.Argument(help="Embedded name, model folder, or released .pth file."),
-    schedule: str = typer.Option(next(iter(CALIBRATED)), help=f"{', '.join(CALIBRATED)}."),
+    schedule: str = typer.Option(next(iter(CALIBRATED)), help=f"{', '.join(CALIBRATED)}; dvs: proposes its constants."),
     steps: int = typer.Option(50, help="Steps of the schedule to print."),
     solver: str | None = typer.Option(None, help="Solver of the pilot; default: the model's preset."),
     corrector: str | None = typer.Option(None, help="langevin or none; default: the model's preset."),
@@ -31,6 +32,7 @@ def calibrate(
     floor: float | None = typer.Option(None, help="Least density, as a share of its mean."),
     fresh: bool = typer.Option(False, help="Measure again even if a calibration is stored."),
     out: Path | None = typer.Option(None, help="Also write the times, one a line, for --schedule times."),
+    plot: Path | None = typer.Option(None, help="For dvs: also draw the steps, into PLOT.svg and PLOT.png."),
     as_json: bool = typer.Option(False, "--json", help="Print times and cost as JSON."),
 ) -> None:
     """Measure the information rate on a pilot batch, store it, and print the schedule.
@@ -42,8 +44,14 @@ def calibrate(
     from isostep.sampling.calibrate import PilotPlan, pilot_for
     from isostep.settings.resolve import pilot_times, resolve
 
-    look_up(CALIBRATED, "calibrated schedule", schedule)
     loaded = load_model(model)
+    if schedule == "dvs":
+        settings = resolve(loaded.info.sampler, schedule="uniform", solver=solver, corrector=corrector, clock="graph")
+        _propose(
+            pilot_for(loaded, settings, PilotPlan(graphs, pilot_steps), fresh=fresh), loaded.info.name, plot, as_json
+        )
+        return
+    look_up(CALIBRATED, "calibrated schedule", schedule)
     shape = {"power": power, "combine": combine, "smooth": smooth, "floor": floor}
     settings = resolve(
         loaded.info.sampler, schedule=schedule, steps=steps, solver=solver, corrector=corrector, clock="graph",
@@ -58,3 +66,22 @@ def calibrate(
         return
     typer.echo(f"{loaded.info.name}: pilot of {pilot.graphs} graphs, {pilot.calls} network calls on that batch")
     typer.echo(f"{steps} steps of equal information, t = " + " ".join(f"{t:.4f}" for t in times))
+
+
+def _propose(pilot: Any, name: str, plot: Path | None, as_json: bool) -> None:
+    """Constants of DVS for this model, ready for its preset, and what they would do."""
+    from isostep.control.propose import propose
+    from isostep.reporting.plots import save
+    from isostep.reporting.proposal import figure
+
+    found = propose(pilot)
+    if plot is not None:
+        save(figure(name, pilot.t, pilot.rate, found), plot)
+    if as_json:
+        values = {"kappa": found.kappa, "gamma": found.gamma, "active": found.active, "steps_over_base": found.share}
+        typer.echo(json.dumps({**values, "at": found.pinned, "pilot_calls": pilot.calls}))
+        return
+    shares = ", ".join(f"{100 * share:.0f} % of its steps at {bound}" for bound, share in found.pinned.items())
+    typer.echo(f"# {name}: pilot of {pilot.graphs} graphs, {pilot.calls} network calls on that batch")
+    typer.echo(f"# {found.share:.2f} times the base steps, {shares}")
+    typer.echo(found.toml(), nl=False)

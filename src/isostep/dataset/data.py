@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -47,6 +47,13 @@ class Dataset(ABC):
     @abstractmethod
     def split(self, which: str) -> list[Any]:
         """Graphs, or SMILES strings of molecules; a split that the benchmark does not have is empty."""
+
+    def with_test(self, which: str) -> Dataset:
+        """The same rows with the split `which` in the place of the test split, and the other way round."""
+        split = self.arrays["split"]
+        swapped = split.copy()
+        swapped[self.rows(which)], swapped[self.rows("test")] = SPLITS.index("test"), SPLITS.index(which)
+        return replace(self, arrays={**self.arrays, "split": swapped})
 
     def encoded(self, which: str) -> Molecules:
         """Kekulized molecule graphs of a split; `.tensors(spec)` pads them."""

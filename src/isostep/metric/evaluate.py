@@ -94,7 +94,7 @@ def evaluate(
     """
     if workers < 1 or resamples < 0 or seed < 0:
         raise InputError(f"need workers >= 1, resamples >= 0, seed >= 0, got {workers}, {resamples}, {seed}")
-    entry, fitted, name = _resolve(reference)
+    entry, fitted, name = resolve_reference(reference)
     items = gather(source, strict)
     if items.kind != fitted.kind:
         raise InputError(f"the generated set holds {items.kind}s, but the reference {name} holds {fitted.kind}s")
@@ -103,7 +103,7 @@ def evaluate(
     if kernel and not customary:
         raise InputError(f"kernel {kernel!r} is for graph MMDs; {name} holds {items.kind}s, leave it out")
     kernel = kernel or customary
-    chosen = _choose({metric.name: metric for metric in suite.metrics(items, kernel, entry)}, metrics)
+    chosen = choose({metric.name: metric for metric in suite.metrics(items, kernel, entry)}, metrics)
     fitted = fitted.among(items.graphs)
     home = home_of(source) if isinstance(reference, str | Path) else None  # a study keeps its cells itself
     generated = suite.generated(items, workers, home)
@@ -157,7 +157,8 @@ def _value_or_reason(metric: Metric, *arguments: Any) -> Value | InputError:
         return error
 
 
-def _resolve(reference: Any) -> tuple[Shipped, Reference, str]:
+def resolve_reference(reference: Any) -> tuple[Shipped, Reference, str]:
+    """What is known about a reference, the reference, and its name."""
     if not isinstance(reference, str | Path):
         fitted = reference if isinstance(reference, Reference) else fit_reference(reference)
         return Shipped(fitted.kind), fitted, "given in memory"
@@ -166,7 +167,8 @@ def _resolve(reference: Any) -> tuple[Shipped, Reference, str]:
     return shipped().get(name, Shipped(fitted.kind)), fitted, str(reference)
 
 
-def _choose(known: Mapping[str, Metric], wanted: Iterable[str] | None) -> dict[str, Metric]:
+def choose(known: Mapping[str, Metric], wanted: Iterable[str] | None) -> dict[str, Metric]:
+    """The metrics of these keys, or all."""
     if wanted is None:
         return dict(known)
     wanted = [key.strip().lower() for key in wanted]

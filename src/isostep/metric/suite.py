@@ -131,12 +131,14 @@ def check_metrics(kind: str, reference: Reference, metrics: Iterable[str], name:
             raise InputError(f"unknown metric {key!r}; those of {kind}s here are {', '.join(known)}")
 
 
-def build_reference(name: str, folder: str | Path | None = None) -> Reference:
-    """Fit the statistics of a dataset."""
+def build_reference(name: str, folder: str | Path | None = None, split: str = "test") -> Reference:
+    """Fit the statistics of a dataset: of its test split or, to choose settings by, of its validation split."""
+    if split not in ("test", "val"):
+        raise InputError(f"a reference is made of the test or the val split, got {split!r}")
     data = load(name, folder)
-    if not data.split("test"):
-        raise InputError(f"dataset {name} has no test split; a reference needs one")
-    return suite_of(data.kind).fit(data)
+    if not data.split(split):
+        raise InputError(f"dataset {data.name} has no {split} split; a reference needs one")
+    return suite_of(data.kind).fit(data.with_test(split))
 
 
 class JudgedOnce:

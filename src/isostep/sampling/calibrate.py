@@ -134,8 +134,8 @@ def _warn_growing(model: Model, settings: SamplerSettings) -> None:
     components = len(model.sde.processes)
     if isinstance(controller, Dvs) and (growth := controller.growth(components)) >= 1:
         warn_once(
-            f"gamma {controller.gamma:g} makes the average of DVS grow without bound: (1 - alpha) gamma C = "
-            f"{growth:.3f} with C = {components} components; a gamma below {controller.gamma / growth:.3f} does not"
+            f"gamma {controller.gamma:g} makes DVS' average grow without bound: (1 - alpha) gamma C = {growth:.3f} "
+            f"with C = {components} components; a gamma below {controller.gamma / growth:.3f} does not"
         )
 
 

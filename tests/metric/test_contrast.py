@@ -1,0 +1,65 @@
+"""Two sets against one reference: equal sets are not told apart, different ones are, and the values are evaluate's."""
+
+from __future__ import annotations
+
+import json
+
+import networkx as nx
+import pytest
+
+from isostep.base.errors import InputError
+from isostep.item import Graph, write_items
+from isostep.metric.contrast import contrast
+from isostep.metric.evaluate import evaluate
+from isostep.metric.suite import build_reference
+from tests.cli.command import isostep
+
+KEYS = ("degree", "spectral")
+
+
+def drawn(chance: float, first: int, count: int = 30) -> list[Graph]:
+    seeds = range(first, first + count)
+    return [Graph.of(14, list(nx.gnp_random_graph(14, chance, seed=seed).edges)) for seed in seeds]
+
+
+@pytest.fixture
+def files(tmp_path):
+    sets = {"a": drawn(0.3, 0), "b": drawn(0.3, 100), "far": drawn(0.7, 200), "test": drawn(0.3, 300)}
+    for name, graphs in sets.items():
+        write_items(tmp_path / f"{name}.jsonl", graphs)
+    return tmp_path
+
+
+def test_sets_of_one_law_are_not_told_apart_and_others_are(files):
+    same = contrast(files / "a.jsonl", files / "b.jsonl", files / "test.jsonl", "tv", KEYS, resamples=300)
+    far = contrast(files / "a.jsonl", files / "far.jsonl", files / "test.jsonl", "tv", KEYS, resamples=300)
+    report = evaluate(files / "b.jsonl", files / "test.jsonl", "tv", KEYS, resamples=0)
+    for row in same:
+        assert row.other[0] == pytest.approx(report.values[row.metric].value, abs=1e-12)
+        assert row.difference[0] == pytest.approx(row.other[0] - row.first[0])
+        assert row.difference[1] < 0 < row.difference[2]
+        assert row.p > 0.05
+    for row in far:
+        assert row.difference[1] > 0
+        assert row.p == pytest.approx(1 / 301)  # no split of both sets is as far apart
+
+
+def test_the_command_prints_both_and_refuses_molecules(files):
+    words = ("evaluate", files / "a.jsonl", "--versus", files / "far.jsonl", "--reference", files / "test.jsonl")
+    words = (*map(str, words), "--metrics", "degree", "--resamples", "50")
+    (row,) = json.loads(isostep(*words, "--json").out)
+    assert row["p_holm"] == row["p"] == pytest.approx(1 / 51)
+    assert "far" in isostep(*words).out
+    (files / "m.smi").write_text("CCO\nCC\n")
+    with pytest.raises(InputError, match="two sets of graphs"):
+        contrast(files / "a.jsonl", files / "m.smi", files / "test.jsonl")
+
+
+def test_a_reference_of_the_validation_split(tmp_path, monkeypatch):
+    monkeypatch.setenv("ISOSTEP_DATA", str(tmp_path))
+    test, val = (build_reference("planar", split=split) for split in ("test", "val"))
+    assert (len(test.test), len(val.test), len(val.train)) == (40, 32, len(test.train))
+    with pytest.raises(InputError, match="community-small has no val split"):
+        build_reference("community-small", split="val")
+    with pytest.raises(InputError, match="the test or the val split"):
+        build_reference("planar", split="train")
