@@ -35,6 +35,8 @@ def status(
     if report["graphs_per_second"]:
         left = report["seconds_left"]
         typer.echo(f"{report['graphs_per_second']:.3g} graphs/s" + (f", {duration(left)} left" if left else ""))
+    if report["silent_seconds"] is not None:
+        typer.echo(f"no shard was finished for {duration(report['silent_seconds'])}; a silent worker will be replaced")
     for shard, reason in report["failed"].items():
         typer.echo(f"shard {shard} failed: {printable(reason)}")
     if report["unfinished_graphs"]:

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from isostep.base.errors import InputError, IsostepError
+from isostep.base.progress import log, showing
 from isostep.base.progress import progress as task_of
-from isostep.base.progress import showing
 from isostep.base.versions import versions
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
@@ -46,15 +46,18 @@ class Engine:
         if not 1 <= self.workers <= 100_000 or (self.threads is not None and self.threads < 1):
             raise InputError(f"workers and threads must be at least 1, got {self.workers} and {self.threads}")
 
-    def outcomes(self, work: Work, tasks: Iterator[Any], advance: Callable[[float], None]) -> Iterator[Outcome]:
+    def outcomes(
+        self, work: Work, tasks: Iterator[Any], advance: Callable[[float], None], lost: list[str] | None = None
+    ) -> Iterator[Outcome]:
+        """What came of the tasks; `lost` hears of workers that were replaced."""
         if self.ray is not None:
             from isostep.run.ray import RayExecutor
 
-            return dispatch(RayExecutor(work, self.ray, self.threads or 1), tasks, self.workers, advance)
+            return dispatch(RayExecutor(work, self.ray, self.threads or 1), tasks, self.workers, advance, lost=lost)
         if self.workers > 1:
             # Together the workers use the cores once, not each of them all.
             threads = self.threads or max(1, cores() // self.workers)
-            return dispatch(ProcessExecutor(work, threads), tasks, self.workers, advance)
+            return dispatch(ProcessExecutor(work, threads), tasks, self.workers, advance, lost=lost)
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         return run_here(work, tasks, advance)
@@ -155,6 +158,7 @@ def complete_run(writer: Writer, model: Model, engine: Engine, advance: Callable
     if run.record is not None:
         return run.record.summary
     began = time.perf_counter()
+    lost: list[str] = []
     job = Job(model, plan.settings, plan.seed, plan.batch_size, plan.noise, plan.trace)
 
     def kept() -> str:
@@ -166,7 +170,7 @@ def complete_run(writer: Writer, model: Model, engine: Engine, advance: Callable
             shown(graphs)
             advance(graphs)
 
-        with contextlib.closing(engine.outcomes(job, run.todo(), more)) as outcomes:  # type: ignore[type-var]
+        with contextlib.closing(engine.outcomes(job, run.todo(), more, lost)) as outcomes:  # type: ignore[type-var]
             for task, shard, reason in outcomes:
                 if shard is not None:
                     writer.add(shard)
@@ -182,6 +186,9 @@ def complete_run(writer: Writer, model: Model, engine: Engine, advance: Callable
     warn_pinned(account, plan.settings)
     summary = account.summary(model.info.name, plan.settings, plan.seed)
     summary["wall_seconds"] = time.perf_counter() - began
+    if lost:
+        summary["workers_replaced"] = len(lost)
+        log.warning("%d workers were replaced (%s); their shards were made again", len(lost), lost[0])
     writer.finish(summary, str(model.device))
     return summary
 

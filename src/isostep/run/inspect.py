@@ -19,17 +19,20 @@ from isostep.model.own import is_reference
 from isostep.run.format import RunPlan
 from isostep.run.lock import in_use, locked
 from isostep.run.reading import RunFolder, read_run
+from isostep.run.workers import QUIET
 from isostep.run.writer import Writer
 from isostep.sampling.run import sample
 from isostep.settings.resolve import build
 
 RECENT = 50  # shards that the rate is measured over
+SHARDS_LATE = 5
 
 
 def status(folder: str | Path) -> dict[str, Any]:
     run = read_run(folder)
     holder = in_use(run.folder)
     rate = _rate(run)
+    silent = _silence(run) if holder else None
     left = run.plan.n - run.count
     return {
         "folder": str(folder),
@@ -41,7 +44,8 @@ def status(folder: str | Path) -> dict[str, Any]:
         "shards": run.plan.count,
         "shards_done": run.plan.count - run.missing,
         "graphs_per_second": rate,
-        "seconds_left": left / rate if rate and not run.complete else None,
+        "seconds_left": left / rate if rate and not run.complete and silent is None else None,
+        "silent_seconds": silent,
         "failed": {str(k): failed.failed for k, failed in sorted(run.failed.items())},
         "unfinished_graphs": len(run.unfinished()),
         "unreadable_lines": run.unreadable,
@@ -52,6 +56,15 @@ def _state(run: RunFolder, holder: str | None) -> str:
     if run.complete:
         return "damaged" if run.missing or next(run.damaged(), None) else "complete"
     return "running" if holder else "stopped"
+
+
+def _silence(run: RunFolder) -> float | None:
+    """Seconds since the last shard, where that is far longer than shards take; then nothing can be said of the end."""
+    times = sorted(shard.at for shard in run.shards.values())[-RECENT:]
+    if len(times) < 2:
+        return None
+    silence = time.time() - times[-1]
+    return silence if silence > max(QUIET, SHARDS_LATE * (times[-1] - times[0]) / (len(times) - 1)) else None
 
 
 def _rate(run: RunFolder) -> float | None:

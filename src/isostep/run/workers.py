@@ -11,6 +11,7 @@ flight.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -34,6 +35,7 @@ from isostep.solution import Status
 
 ATTEMPTS = 3
 REPORT_EVERY = 0.5  # seconds between a worker's reports
+TIMES, QUIET, QUIET_AT_FIRST = 3, 60.0, 3600.0  # a worker may be silent for so many shards, at least so many seconds
 
 
 class Work(Protocol):
@@ -133,27 +135,35 @@ def dispatch(
     workers: int,
     advance: Callable[[float], None],
     attempts: int = ATTEMPTS,
+    lost: list[str] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Outcome]:
-    """Outcomes of all tasks in the order in which they end; `advance` hears of items as they progress."""
+    """Outcomes of all tasks in the order in which they end; `advance` hears of items as they progress, `lost` of every
+    worker that was replaced. One that makes no progress for long (`patience`) is taken for dead.
+    """
     again: deque[tuple[Any, int]] = deque()
     idle: list[Any] = []
-    busy: dict[Any, tuple[Any, int, float]] = {}  # worker -> task, attempt, items reported
+    busy: dict[Any, _Busy] = {}
+    times: list[float] = []  # that tasks took
     streak = 0  # losses since the last success
     try:
         while True:
             while len(busy) < workers and (given := _next(again, tasks)) is not None:
                 worker = idle.pop() if idle else executor.start()
-                busy[worker] = (*given, 0.0)
+                busy[worker] = _Busy(*given, clock())
                 executor.submit(worker, given[0])
             if not busy:
                 return
-            for worker, what, value in executor.wait(list(busy)):
-                task, attempt, reported = busy[worker]
-                if what == "progress":
-                    advance(max(0.0, value * task.n - reported))
-                    busy[worker] = (task, attempt, max(reported, value * task.n))
+            # Who is silent is asked once all that was said has been heard.
+            for worker, what, value in itertools.chain(executor.wait(list(busy)), _silent(busy, times, clock)):
+                if worker not in busy:
                     continue
-                del busy[worker]
+                task, attempt, reported = busy[worker].task, busy[worker].attempt, busy[worker].reported
+                if what == "progress":
+                    busy[worker].progress(value * task.n, clock())
+                    advance(busy[worker].reported - reported)
+                    continue
+                took = clock() - busy.pop(worker).began
                 if what == "refused":
                     executor.stop(worker)
                     raise InputError(value)
@@ -161,8 +171,11 @@ def dispatch(
                     idle.append(worker)
                     advance(task.n - reported)
                     streak = 0
+                    times.append(took)
                     yield Outcome(task, value)
                     continue
+                if lost is not None:
+                    lost.append(str(value))
                 executor.stop(worker)
                 advance(-reported)
                 streak += 1
@@ -175,6 +188,37 @@ def dispatch(
     finally:
         for worker in (*busy, *idle):
             executor.stop(worker)
+
+
+@dataclass
+class _Busy:
+    """What a worker is at, and when it was last heard of."""
+
+    task: Any
+    attempt: int
+    began: float
+    reported: float = 0.0  # items
+    heard: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.heard = self.began
+
+    def progress(self, items: float, now: float) -> None:
+        if items > self.reported:  # the same answer again is no sign of life
+            self.reported, self.heard = items, now
+
+
+def patience(times: list[float]) -> float:
+    """Seconds that a worker may be silent, from those that finished tasks took."""
+    return max(QUIET, TIMES * max(times)) if times else QUIET_AT_FIRST
+
+
+def _silent(busy: dict[Any, _Busy], times: list[float], clock: Callable[[], float]) -> Iterator[Event]:
+    """Workers to be given up."""
+    most = patience(times)
+    for worker, work in list(busy.items()):
+        if (silence := clock() - work.heard) > most:
+            yield Event(worker, "lost", f"a worker was silent for {silence:.0f} s")
 
 
 def _next(again: deque[tuple[Any, int]], tasks: Iterator[Any]) -> tuple[Any, int] | None:
@@ -247,9 +291,10 @@ class ProcessExecutor:
     def stop(self, worker: _Process) -> None:
         worker.pipe.close()
         worker.process.terminate()
-        worker.process.join(timeout=10)
-        if worker.process.is_alive():
+        worker.process.join(timeout=3)
+        if worker.process.is_alive():  # one that is stopped does not even see the signal
             worker.process.kill()
+            worker.process.join(timeout=3)
 
 
 def _context(module: str) -> Any:
