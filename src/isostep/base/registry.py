@@ -33,8 +33,10 @@ class Entry:
             raise InputError(f"{called} has no option {unknown[0]!r}; it takes: {', '.join(sorted(allowed)) or 'none'}")
         try:
             return _load(self.home)(*args, **{**self.usual, **options})
-        except TypeError as error:
-            raise InputError(f"{called}: {error}") from error
+        except InputError:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"{called}: {str(error)[:200]}; check its options") from error
 
     def options(self, given: int = 0) -> set[str]:
         """Names of the options, after `given` positional arguments."""

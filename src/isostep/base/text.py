@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 
 def printable(text: str) -> str:
     """One line without control characters: terminal escapes, line ends and reversed writing become `\\x1b` and such."""
     return "".join(_shown(c) for c in text)
+
+
+def plain(text: object) -> Text:
+    """For rich's tables: no markup, no control characters."""
+    from rich.text import Text
+
+    return Text(printable(str(text)))
 
 
 def _shown(character: str) -> str:

@@ -92,7 +92,11 @@ def main() -> None:
     except IsostepError as error:
         print(f"error: {printable(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:  # before a command began
-        raise SystemExit(130) from None
     except BrokenPipeError:
         raise SystemExit(0) from None
+    except (OSError, MemoryError) as error:  # of the machine: no file descriptors, a path too long, no memory
+        cause = " ".join(str(error).split())[:500] or type(error).__name__
+        print(f"error: {printable(cause)}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:  # before a command began
+        raise SystemExit(130) from None

@@ -106,7 +106,9 @@ def _table(header: tuple[str, ...], rows: list) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from isostep.base.text import plain
+
     table = Table(*header, box=None, show_header=any(header))
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(plain, row))
     Console().print(table)

@@ -35,17 +35,19 @@ def models(
     from rich.console import Console
     from rich.table import Table
 
+    from isostep.base.text import plain
+
     table = Table(box=None)
     for header in ("name", "where", "dataset", "weights"):
         table.add_column(header, no_wrap=True)
     table.add_column("path", overflow="fold")
     for row in rows:
-        table.add_row(row.name, row.where, row.dataset, row.weights, row.path or "not fetched")
+        table.add_row(*map(plain, (row.name, row.where, row.dataset, row.weights, row.path or "not fetched")))
     console = Console()
     console.print(table)
     for row in rows:
         if row.problem:
-            console.print(f"not usable: {row.problem}", markup=False, highlight=False)
+            console.print(plain(f"not usable: {row.problem}"))
     if any(row.path is None for row in rows):
         console.print("`isostep fetch NAME` gets a known one.", highlight=False)
 

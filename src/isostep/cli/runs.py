@@ -56,6 +56,7 @@ def verify(
 
     Example: `isostep runs verify runs/million --batches 2`
     """
+    from isostep.base.text import printable
     from isostep.run.inspect import verify as check
 
     verdict = check(folder, model, batches, repair)
@@ -63,7 +64,7 @@ def verify(
         typer.echo(json.dumps({"ok": verdict.ok, **asdict(verdict)}))
     else:
         for shard, reason in verdict.bad:
-            typer.echo(reason if shard is None else f"shard {shard}: {reason}")
+            typer.echo(printable(reason if shard is None else f"shard {shard}: {reason}"))
         if verdict.missing:
             typer.echo(f"{verdict.missing} shards are not there yet: repeat the sample command")
         if verdict.ok:

@@ -145,6 +145,8 @@ def parse_options(pairs: list[str]) -> dict[str, Any]:
             options[key] = json.loads(value)
         except json.JSONDecodeError:
             options[key] = value
+        except (ValueError, RecursionError) as error:  # thousands of digits or brackets
+            raise InputError(f"--set {key[:60]}: {str(error)[:200]}") from error
     return options
 
 
@@ -152,16 +154,20 @@ def print_summary(summary: dict[str, Any], out: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from isostep.base.text import plain
+
     table = Table(show_header=False, box=None)
     for key, value in summary.items():
         if key not in ("model", "graphs"):
-            table.add_row(key.replace("_", " "), f"{value:.4g}" if isinstance(value, float) else str(value))
+            table.add_row(
+                plain(key.replace("_", " ")), plain(f"{value:.4g}" if isinstance(value, float) else str(value))
+            )
     console = Console()
-    console.print(f"{summary['model']}: {summary['graphs']} graphs", markup=False, highlight=False)
+    console.print(plain(f"{summary['model']}: {summary['graphs']} graphs"))
     console.print(table)
     if summary["coupled"]:
         console.print(
             "Graphs of a batch share one clock here: a graph depends on its batch mates (--clock graph frees it)."
         )
     if out is not None:
-        console.print(f"written to {out}")
+        console.print(plain(f"written to {out}"), soft_wrap=True)

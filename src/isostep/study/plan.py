@@ -83,8 +83,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     seeds: list[int] = []
     for word in words(text):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
-        if not match:
-            raise InputError(f"seeds must look like 0-9 or 1,4,7, got {text!r}")
+        if not match or max(len(number or "") for number in match.groups()) > 20:
+            raise InputError(f"seeds must look like 0-9 or 1,4,7 and be below 2^64, got {text[:60]!r}")
         low, high = int(match[1]), int(match[2] or match[1])
         if high < low or high - low >= 100_000:
             raise InputError(f"seeds {word!r}: the range must go up, by fewer than 100,000")

@@ -61,6 +61,8 @@ def _plain(word: str) -> Any:
     word = word.strip()
     try:
         return float(word) if word.startswith(".") else json.loads(word.replace("[.", "[0.").replace(",.", ",0."))
+    except RecursionError:
+        raise InputError(f"--param nests too deeply, got {word[:60]!r}") from None
     except ValueError:
         return word
 

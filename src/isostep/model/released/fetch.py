@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import os
 import re
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -21,6 +22,7 @@ from isostep.model.released.known import Known, fetched, known_table, models_fol
 
 TIMEOUT = 30.0  # seconds without a byte
 BLOCK = 1 << 16
+PATIENCE, SLOWEST = 300.0, 20_000.0  # all of it may take so many seconds, and one more for so many bytes
 NO_SUCH_RANGE = 416
 
 
@@ -42,9 +44,14 @@ def fetch(
     place = Path(folder) if folder else models_folder()
     if there := fetched(known, place):
         return there
-    url = urllib.parse.urljoin((site or os.environ.get("ISOSTEP_MODELS_URL") or default).rstrip("/") + "/", known.path)
-    if urllib.parse.urlsplit(url).scheme not in ("https", "http"):
-        raise InputError(f"cannot fetch {url}: the address must start with https:// or http://")
+    home = site or os.environ.get("ISOSTEP_MODELS_URL") or default
+    try:
+        url = urllib.parse.urljoin(home.rstrip("/") + "/", known.path)
+        address = urllib.parse.urlsplit(url)
+    except ValueError as error:
+        raise InputError(f"cannot fetch from {home}: {error}; check the address") from error
+    if address.scheme not in ("https", "http") or not address.hostname or not url.isprintable():
+        raise InputError(f"cannot fetch {url}: the address must start with https:// or http:// and name a host")
     try:
         place.mkdir(parents=True, exist_ok=True)
         return _download(url, known, place / known.file, progress or (lambda count: None))
@@ -63,7 +70,10 @@ def _download(url: str, known: Known, target: Path, progress: Callable[[int], No
     with contextlib.suppress(_Restart):
         return _attempt(url, known, part, target, progress)
     part.unlink(missing_ok=True)
-    return _attempt(url, known, part, target, progress)
+    try:
+        return _attempt(url, known, part, target, progress)
+    except _Restart as error:
+        raise ConnectionError("the server has no such file") from error
 
 
 class _Restart(Exception):
@@ -105,8 +115,11 @@ def _append(url: str, known: Known, part: Path, have: int, progress: Callable[[i
         else:
             have = 0  # the server sends the whole file
         progress(have)
+        last = time.monotonic() + PATIENCE + (known.bytes - have) / SLOWEST
         with open(part, "ab" if have else "wb") as file:
-            while have <= known.bytes and (block := answer.read(BLOCK)):
+            while have <= known.bytes and (block := answer.read1(BLOCK)):
+                if time.monotonic() > last:
+                    raise ConnectionError(f"too slow: {have} of {known.bytes} bytes")
                 file.write(block)
                 have += len(block)
                 progress(len(block))
