@@ -88,10 +88,10 @@ def read_run_folder(folder: Path) -> None:
 
 
 def read_study_folder(folder: Path) -> None:
-    from isostep.study.comparison import compare
+    from isostep.study.comparison import compare_arms
 
     study = load_study(folder)
-    compare(study)
+    compare_arms(study)
     for arm in range(len(study.cells)):
         study.recorded(arm)
         study.generated(arm, 3)
