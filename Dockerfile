@@ -2,6 +2,8 @@
 FROM python:3.11-slim
 WORKDIR /isostep
 COPY . .
-RUN pip install --no-cache-dir --constraint constraints.txt '.[fast,data]'
+RUN pip install --no-cache-dir --constraint constraints.txt torch \
+ && pip install --no-cache-dir --require-hashes --no-deps --requirement requirements.lock \
+ && pip install --no-cache-dir --no-deps --no-build-isolation .
 WORKDIR /
 ENTRYPOINT ["isostep"]

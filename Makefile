@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 CONSTRAINTS ?= constraints.txt
+LOCK ?=  # requirements-dev.lock: exactly the tested versions, by hash (Python 3.11 on Linux x86-64)
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
@@ -13,7 +14,12 @@ OPTIONS ?=
 $(STAMP): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) torch
+ifneq ($(strip $(LOCK)),)
+	$(BIN)/pip install --quiet --require-hashes --no-deps --requirement $(LOCK)
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+else
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --editable '.[dev]'
+endif
 	touch $@
 
 run: $(STAMP)
@@ -26,7 +32,7 @@ test-slow: $(STAMP)
 	$(BIN)/pytest -n $(WORKERS) -m slow
 
 test-minimum:  # the tests at the oldest versions that pyproject.toml allows, in an environment of their own
-	$(MAKE) test VENV=.venv-minimum CONSTRAINTS=constraints-minimum.txt
+	$(MAKE) test VENV=.venv-minimum CONSTRAINTS=constraints-minimum.txt LOCK=
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
