@@ -13,7 +13,7 @@ from rdkit import Chem
 
 from isostep.base.errors import InputError
 from isostep.dataset.conformers import conformers, read_conformers
-from isostep.dataset.data import Dataset
+from isostep.dataset.data import MoleculeDataset
 from isostep.dataset.package import QM9PACK
 from tests.conformers import SPEC, conformer
 
@@ -46,7 +46,7 @@ def place(tmp_path):
 def test_molecules_are_read_centred_and_split_as_published(place):
     arrays = read_conformers(QM9PACK, place, [place], SPEC)
     assert int(arrays["left_out"]) == 2
-    data = Dataset("qm9-3d", "molecule", "test", SPEC, arrays)
+    data = MoleculeDataset("qm9-3d", "test", SPEC, arrays)
     assert data.split("train") == [WHOLE[0], WHOLE[2]]
     assert data.split("test") == [WHOLE[1], WHOLE[3]]
     found = {item.smiles: item for which in ("train", "test") for item in conformers(data, which)}
@@ -69,7 +69,7 @@ def test_a_dataset_without_positions_says_so(place):
     arrays = read_conformers(QM9PACK, place, [place], SPEC)
     arrays.pop("positions")
     with pytest.raises(InputError, match="no positions"):
-        Dataset("qm9", "molecule", "test", SPEC, arrays).positions("train")
+        MoleculeDataset("qm9", "test", SPEC, arrays).positions("train")
 
 
 def test_where_the_package_is_not_installed_the_remedy_is_named(monkeypatch):

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import isostep
 from isostep.cli import app
-from isostep.dataset.data import Dataset, molecule_arrays
+from isostep.dataset.data import Dataset, MoleculeDataset, molecule_arrays
 from isostep.family import grum3d
 from isostep.item import Conformer
 from isostep.item.encoding import MoleculeGraph, Molecules
@@ -55,7 +55,7 @@ def small_dataset(name: str) -> Dataset:
     ]
     arrays = molecule_arrays([item.smiles for item in items], Molecules.of(graphs), np.zeros(len(items)))
     arrays["positions"] = np.concatenate([np.array(item.positions) for item in items]).astype(np.float32)
-    return Dataset(name, "molecule", "test", SPEC, arrays)
+    return MoleculeDataset(name, "test", SPEC, arrays)
 
 
 @pytest.fixture
