@@ -1,0 +1,69 @@
+"""A training step of GruM: the fused layers against the plain program, and how far their gradients are apart.
+
+    python benchmarks/training_step.py [--json]
+
+Processor seconds of forward, loss and backward, least of a few, one thread, the same batch for both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.networks import CASES, Case
+
+from isostep.network.grum.fused import FusedGrum
+
+SIZES = {"grum-qm9": 64, "grum-planar": 2}  # graphs of a batch
+
+
+def step(network: nn.Module, weights: list[nn.Parameter], batch: tuple[Tensor, ...]) -> tuple[float, list[Tensor]]:
+    began = time.process_time()
+    out = network(*batch)
+    found = torch.autograd.grad(sum(part.square().mean() for part in out), weights, allow_unused=True)
+    seconds = time.process_time() - began
+    return seconds, [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
+
+
+def measure(case: Case, graphs: int, repeats: int = 4) -> dict:
+    plain = case.network()  # in evaluation: without dropout, so that both have the same gradients
+    x, adj, mask, t = case.batch(graphs)
+    weights, batch = list(plain.parameters()), (x, adj, mask.float(), t)
+    runs = {name: [step(net, weights, batch) for _ in range(repeats)] for name, net in
+            (("plain", plain), ("fused", FusedGrum(plain)))}  # fmt: skip
+    best = {name: min(seconds for seconds, _ in each) for name, each in runs.items()}
+    pairs = list(zip(runs["plain"][-1][1], runs["fused"][-1][1], strict=True))
+    size = max(float(a.norm()) for a, _ in pairs)
+    return {
+        "case": case.name,
+        "graphs": graphs,
+        "plain_seconds": best["plain"],
+        "fused_seconds": best["fused"],
+        "ratio": best["plain"] / best["fused"],
+        "gradients_apart": max(float((a - b).norm()) for a, b in pairs) / size,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    found = [measure(case, SIZES[case.name]) for case in CASES if case.name in SIZES]
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return
+    for row in found:
+        print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()))
+
+
+if __name__ == "__main__":
+    main()
