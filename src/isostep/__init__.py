@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from isostep.metric.evaluate import evaluate
     from isostep.model.lookup import load_model
     from isostep.model.own import wrap
-    from isostep.run.engine import sample_run
+    from isostep.reporting.functions import compare, report, sweep
+    from isostep.run.engine import sample_run, save_result
+    from isostep.run.loaded import load_run
     from isostep.sampling.run import SampleResult, sample
     from isostep.state import GraphState
 
@@ -21,11 +23,16 @@ __all__ = [
     "DvsStepper",
     "GraphState",
     "SampleResult",
+    "compare",
     "evaluate",
     "integrate",
     "load_model",
+    "load_run",
+    "report",
     "sample",
     "sample_run",
+    "save_result",
+    "sweep",
     "wrap",
 ]
 
@@ -34,11 +41,16 @@ _HOMES = {
     "DvsStepper": "isostep.control.stepper",
     "GraphState": "isostep.state",
     "SampleResult": "isostep.sampling.run",
+    "compare": "isostep.reporting.functions",
     "evaluate": "isostep.metric.evaluate",
     "integrate": "isostep.loop",
     "load_model": "isostep.model.lookup",
+    "load_run": "isostep.run.loaded",
+    "report": "isostep.reporting.functions",
     "sample": "isostep.sampling.run",
     "sample_run": "isostep.run.engine",
+    "save_result": "isostep.run.engine",
+    "sweep": "isostep.reporting.functions",
     "wrap": "isostep.model.own",
 }
 

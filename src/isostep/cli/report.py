@@ -19,18 +19,7 @@ def report(
 
     Example: `isostep report studies/first`
     """
-    from isostep.training.log import is_training_run
+    from isostep.reporting.functions import report as write
 
-    path = out or folder / "report.html"
-    if is_training_run(folder):
-        from isostep.reporting.training import write_training_report
-
-        write_training_report(path, folder)
-    else:
-        from isostep.reporting.output import write_outputs
-        from isostep.reporting.page import write_report
-        from isostep.study.record import load_study
-
-        study = load_study(folder)
-        write_report(path, study, write_outputs(study, plots=False))  # the page has them
+    path = write(folder, out)
     typer.echo(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")

@@ -63,12 +63,15 @@ class Molecule(Item):
         return Chem.MolFromSmiles(self.smiles) if self.smiles else None
 
     def to_networkx(self) -> networkx.Graph[Any]:
-        """Nodes have an `element`, edges an `order`."""
+        """Nodes have an `element`, its `number` and a `charge`, edges an `order`."""
         import networkx
 
         graph, mol = networkx.Graph(), self.to_rdkit()
         if mol is not None:
-            graph.add_nodes_from((a.GetIdx(), {"element": a.GetSymbol()}) for a in mol.GetAtoms())
+            graph.add_nodes_from(
+                (a.GetIdx(), {"element": a.GetSymbol(), "number": a.GetAtomicNum(), "charge": a.GetFormalCharge()})
+                for a in mol.GetAtoms()
+            )
             graph.add_edges_from(
                 (b.GetBeginAtomIdx(), b.GetEndAtomIdx(), {"order": b.GetBondTypeAsDouble()}) for b in mol.GetBonds()
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,10 @@ from typing import Literal
 
 import torch
 
-from isostep.base.errors import InputError
+from isostep.base.errors import InputError, require
 from isostep.model.analytic import NAME as ANALYTIC
 from isostep.model.analytic import analytic_model
-from isostep.model.folder import CARD, load_folder, read_card
+from isostep.model.folder import CARD, WEIGHTS, load_folder, read_card
 from isostep.model.model import Model
 from isostep.model.own import from_reference, is_reference
 from isostep.model.presets import TunedPreset, find_preset, find_tuned
@@ -22,6 +23,7 @@ from isostep.model.released.convert import load_released
 from isostep.model.released.known import fetched, known_table, models_folder
 
 log = logging.getLogger("isostep")
+HUB = "hf:"
 EMBEDDED = Path(__file__).resolve().parent.parent / "embedded"
 
 
@@ -37,7 +39,8 @@ def load_model(
     preset: str | Path | None = None,
 ) -> Model:
     """Load a model: an embedded name, a model folder, a released `.pth` file, the name of a fetched one, or
-    "package.module:function" for a function of yours that returns a model (which runs your code).
+    "package.module:function" for a function of yours that returns a model (which runs your code); "hf:OWNER/NAME" is a
+    model folder on the Hugging Face Hub.
 
     `weights` ("raw" or "ema") chooses among those a released file holds; a folder holds one set. `preset`: for any
     model, a file of `isostep tune`; for released files, a packaged preset's name or a TOML file. `device` is the CPU,
@@ -58,6 +61,19 @@ def load_model(
     return loaded if device is None else loaded.to(check_device(device))
 
 
+def _from_hub(name: str) -> Path:
+    """The folder of a model repository on the Hugging Face Hub: a card and weights, nothing that could run."""
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w.-]+)?", name):
+        raise InputError(f"a model of the Hub is hf:OWNER/NAME or hf:OWNER/NAME@REVISION, got {HUB + name!r}")
+    hub = require("huggingface_hub", "hub", "a model of the Hugging Face Hub")
+    repository, _, revision = name.partition("@")
+    try:
+        return Path(hub.snapshot_download(repository, revision=revision or None, allow_patterns=[CARD, WEIGHTS]))
+    except Exception as error:  # the client has many
+        cause = str(error).split("\n")[0]
+        raise InputError(f"cannot get {HUB + name}: {cause}; check the name and the network") from error
+
+
 def with_tuned(model: Model, tuned: TunedPreset) -> Model:
     """The model with these choices of `auto` in the place of its own."""
     if tuned.fingerprint != model.fingerprint():
@@ -68,6 +84,8 @@ def with_tuned(model: Model, tuned: TunedPreset) -> Model:
 
 
 def _load(model: str, weights: str | None, preset: str | Path | None) -> Model:
+    if model.startswith(HUB):
+        return load_folder(_from_hub(model.removeprefix(HUB)))
     if is_reference(model) and not Path(model).exists():
         return from_reference(model)
     folder = EMBEDDED / model if model in embedded_names() else Path(model)

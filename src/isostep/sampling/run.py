@@ -10,15 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from html import escape
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from isostep.base.errors import InputError, require
+from isostep.base.errors import InputError
 from isostep.base.progress import listener, log, showing
-from isostep.item import Graph, Item, Molecule
+from isostep.item import Item
 from isostep.loop import Hook
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
@@ -26,22 +26,18 @@ from isostep.noise import BrownianTree, Noise
 from isostep.sampling.account import Account, warn_pinned
 from isostep.sampling.batch import sample_batch
 from isostep.sampling.calibrate import prepare
+from isostep.sampling.generated import Generated
 from isostep.settings.resolve import auto_advice, build, resolve
 from isostep.settings.schema import SamplerSettings
 from isostep.solution import Solution, Status
 from isostep.state import GraphState
-
-if TYPE_CHECKING:
-    import networkx
-    import pandas
-    from rdkit.Chem import Mol
 
 DEFAULT_BATCH = 256
 NoiseName = Literal["step", "path"]
 
 
 @dataclass(frozen=True, eq=False)
-class SampleResult:
+class SampleResult(Generated):
     """Generated items in index order, and how they were made. `noise`: its name, None for a source of one's own."""
 
     model: Model
@@ -54,58 +50,22 @@ class SampleResult:
     batch_size: int
     noise: NoiseName | None
 
-    def __len__(self) -> int:
-        return len(self.items)
-
     def __repr__(self) -> str:
         done = self.solution.counts()["done"]
         return f"SampleResult({self.model.info.name}: {done} of {len(self)} graphs, {self.batch_calls} network calls)"
 
     @property
-    def graphs(self) -> list[Graph]:
-        """Generic graphs (for molecules: `molecules`)."""
-        return self._of(Graph)
+    def item(self) -> type[Item]:
+        return self.model.decoder.item
 
     @property
-    def molecules(self) -> list[Molecule]:
-        return self._of(Molecule)
-
-    @property
-    def smiles(self) -> list[str]:
-        return [molecule.smiles for molecule in self.molecules]
-
-    def _of(self, kind: type[Item]) -> list[Any]:
-        made = self.model.info.kind
-        if not issubclass(self.model.decoder.item, kind):
-            raise InputError(f"{self.model.info.name} makes {made}s: use .items, .{made}s or .to_networkx()")
-        return self.items
+    def name(self) -> str:
+        return self.model.info.name
 
     @property
     def tensors(self) -> GraphState:
         """The denoised output before decoding."""
         return self.solution.mean
-
-    def to_networkx(self) -> list[networkx.Graph]:
-        return [item.to_networkx() for item in self.items]
-
-    def to_rdkit(self) -> list[Mol | None]:
-        """RDKit molecules of the corrected SMILES; None where nothing was left."""
-        return [item.to_rdkit() for item in self.items]
-
-    def to_pyg(self) -> list[Any]:
-        """torch_geometric `Data` with `edge_index` (both directions) and `num_nodes`; molecules also have `smiles`."""
-        data = require("torch_geometric.data", "pyg", "to_pyg()")
-        out = []
-        for item in self.items:
-            graph = item.to_networkx()
-            pairs = torch.tensor(list(graph.edges), dtype=torch.int64).view(-1, 2)
-            both = torch.cat([pairs, pairs.flip(1)]).T.contiguous()
-            out.append(data.Data(edge_index=both, num_nodes=graph.number_of_nodes(), **item.labels()))
-        return out
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """One row per graph: index, status, steps, calls, and nodes and edges or SMILES and validity."""
-        return require("pandas", "pandas", "to_pandas()").DataFrame(self.records())
 
     def records(self) -> list[dict[str, Any]]:
         s = self.solution
@@ -126,15 +86,11 @@ class SampleResult:
             {name: int(count.sum()) for name, count in s.counted.items()},
         )  # fmt: skip
 
-    def _repr_html_(self) -> str:
-        """In a notebook: the first pictures."""
-        pictures = [item.picture() for item in self.items[:12]]
-        tiles = "".join(
-            f'<figure style="display:inline-block;width:140px;margin:4px">{p.svg}<figcaption>{escape(p.caption)}'
-            "</figcaption></figure>"
-            for p in pictures
-        )
-        return f"<p>{escape(repr(self))}</p><div>{tiles}</div>"
+    def save(self, folder: str | Path, model: str | None = None) -> None:
+        """Write a finished run folder, as `isostep sample --out` does; `model`: where the model can be found again."""
+        import isostep  # the package's face: run folders belong to a later room
+
+        isostep.save_result(self, folder, model)
 
     def summary(self) -> dict[str, Any]:
         """The numbers of the summary table, ready for JSON."""

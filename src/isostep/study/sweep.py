@@ -33,12 +33,17 @@ class Param(NamedTuple):
 
 def parse_param(text: str) -> Param:
     path, equals, right = text.partition("=")
+    return Param(check_path(path if equals and right else "", text), _values(right, text))
+
+
+def check_path(path: str, text: str | None = None) -> str:
+    """A setting that can be swept; `text` is what was given."""
     group, dot, name = path.partition(".")
     known = (dot and name and group in GROUPS) or path in SamplerSettings.model_fields
-    if not equals or not right or not known or path in GROUPS.values():
+    if not known or path in GROUPS.values():
         plain = ", ".join(key for key in SamplerSettings.model_fields if not key.endswith("_options"))
-        raise InputError(f"--param takes schedule.NAME=..., solver.NAME=... or one of {plain}; got {text!r}")
-    return Param(path, _values(right, text))
+        raise InputError(f"--param takes schedule.NAME=..., solver.NAME=... or one of {plain}; got {text or path!r}")
+    return path
 
 
 def _values(right: str, text: str) -> tuple[Any, ...]:

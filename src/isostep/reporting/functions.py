@@ -1,0 +1,176 @@
+"""Studies as functions: what `isostep compare`, `sweep` and `report` do, for Python and notebooks."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from isostep.base.errors import require
+from isostep.base.progress import showing
+from isostep.base.schema import checked
+from isostep.reporting.tables import Table, difference_table, long_csv, summary_table
+from isostep.study.plan import Arm, StudyPlan, product_arms
+from isostep.study.record import Study
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+    from isostep.model.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A study and the verdicts on its arms. Prints as a table; a notebook shows it as one."""
+
+    study: Study
+    record: dict[str, Any]  # comparison.json
+
+    @property
+    def folder(self) -> Path:
+        return self.study.store.folder
+
+    @property
+    def tables(self) -> list[Table]:
+        return [table for table in (summary_table(self.record), difference_table(self.record)) if table.rows]
+
+    def to_markdown(self) -> str:
+        return "\n".join(table.markdown() for table in self.tables)
+
+    def __str__(self) -> str:
+        return self.to_markdown()
+
+    def __repr__(self) -> str:
+        return f"Comparison({self.folder}: {', '.join(arm['name'] for arm in self.record['arms'])})"
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per arm and metric: mean, difference to the first arm, interval, p, verdict."""
+        return require("pandas", "pandas", "to_pandas()").read_csv(io.StringIO(long_csv(self.record)))
+
+    def plot(self) -> dict[str, Figure]:
+        """The plots of the study by name, as matplotlib figures."""
+        from isostep.reporting.figures import figures
+        from isostep.reporting.plots import draw
+
+        return {name: draw(figure) for name, figure in figures(self.study, self.record).items()}
+
+    def report(self, out: str | Path | None = None) -> Path:
+        """Write the page; default: report.html in the study's folder."""
+        return report(self.folder, out)
+
+    def _repr_html_(self) -> str:
+        parts = []
+        for table in self.tables:
+            cells = ["".join(f"<th>{escape(name)}</th>" for name in table.header)]
+            cells += ["".join(f"<td>{escape(text)}</td>" for text in row) for row in table.rows]
+            rows = "".join(f"<tr>{row}</tr>" for row in cells)
+            notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
+            parts.append(f"<b>{escape(table.title)}</b><table>{rows}</table>{notes}")
+        return "".join(parts)
+
+
+def compare(
+    model: str | Model,
+    schedules: Sequence[str] = ("uniform", "quadratic", "dvs"),
+    *,
+    out: str | Path,
+    solvers: Sequence[str] = (),
+    arms: Mapping[str, Mapping[str, Any]] | None = None,
+    seeds: Iterable[int] = range(5),
+    n: int = 100,
+    steps: int | None = None,
+    calls: Sequence[int] | int = (),
+    clock: str = "batch",
+    corrector: str | None = None,
+    workers: int = 1,
+    progress: bool = False,
+    **plan: Any,
+) -> Comparison:
+    """Compare schedules and solvers on common random numbers; the first arm is the baseline. What is in the folder
+    `out` is not computed again.
+
+    `arms`: instead of schedules and solvers, a name for each set of choices of `sample`, such as
+    {"mine": {"schedule": "dvs", "calls": 50}}. `plan`: reference, kernel, metrics, noise, batch_size, weights, title.
+    """
+    if arms is None:
+        budgets = [calls] if isinstance(calls, int) else list(calls)
+        made = product_arms(list(schedules), list(solvers), budgets, steps, clock=clock, corrector=corrector)
+    else:
+        made = tuple(
+            Arm(
+                name=name,
+                chosen={"clock": clock, **{key: value for key, value in given.items() if key != "calls"}},
+                calls=given.get("calls"),
+            )
+            for name, given in arms.items()
+        )
+    return _study(model, out, made, seeds, n, workers, progress, plan)
+
+
+def sweep(
+    model: str | Model,
+    params: Mapping[str, Sequence[Any]],
+    *,
+    out: str | Path,
+    schedule: str = "dvs",
+    baseline: str = "uniform",
+    solver: str | None = None,
+    steps: int | None = None,
+    seeds: Iterable[int] = range(5),
+    n: int = 100,
+    clock: str = "batch",
+    workers: int = 1,
+    progress: bool = False,
+    **plan: Any,
+) -> Comparison:
+    """Compare every value of `params`, such as {"schedule.gamma": [0.1, 0.2]}, with a baseline; several multiply."""
+    from isostep.study.sweep import Param, check_path, sweep_arms
+
+    chosen = [Param(check_path(path), tuple(values)) for path, values in params.items()]
+    arms = sweep_arms(chosen, schedule, baseline, solver=solver, steps=steps, clock=clock)
+    return _study(model, out, arms, seeds, n, workers, progress, plan)
+
+
+def report(folder: str | Path, out: str | Path | None = None) -> Path:
+    """Write one self-contained HTML page of a study or a training run; nothing is computed again."""
+    from isostep.training.log import is_training_run
+
+    folder = Path(folder)
+    path = Path(out) if out is not None else folder / "report.html"
+    if is_training_run(folder):
+        from isostep.reporting.training import write_training_report
+
+        write_training_report(path, folder)
+    else:
+        from isostep.reporting.output import write_outputs
+        from isostep.reporting.page import write_report
+        from isostep.study.record import load_study
+
+        study = load_study(folder)
+        write_report(path, study, write_outputs(study, plots=False))  # the page has them
+    return path
+
+
+def _study(
+    model: str | Model,
+    out: str | Path,
+    arms: tuple[Arm, ...],
+    seeds: Iterable[int],
+    n: int,
+    workers: int,
+    progress: bool,
+    plan: dict[str, Any],
+) -> Comparison:
+    from isostep.reporting.output import write_outputs
+    from isostep.study.compute import run_study
+
+    name = model if isinstance(model, str) else model.info.name
+    fields = {"title": name, **plan, "model": name, "arms": arms, "seeds": tuple(seeds), "n": n}
+    made = checked(StudyPlan, fields, "study")
+    with showing(progress):
+        study = run_study(made, out, None if isinstance(model, str) else model, workers=workers)
+    return Comparison(study, write_outputs(study, plots=False))
