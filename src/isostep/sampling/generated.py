@@ -115,7 +115,7 @@ class Generated:
             axis.scatter(*spots.T, s=90 if elements[0] else 16, color="white" if elements[0] else "#0072B2", zorder=2)
             for spot, element in zip(spots, elements, strict=True):
                 if element:
-                    axis.text(*spot, element, ha="center", va="center", fontsize=8, zorder=3)
+                    axis.text(spot[0], spot[1], element, ha="center", va="center", fontsize=8, zorder=3)
         return figure
 
     def _repr_html_(self) -> str:
