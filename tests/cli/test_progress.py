@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,14 @@ from tests.training.configs import toml
 
 TOY = "rings-and-stars"
 FEW = ("--schedule", "uniform", "--steps", 4, "--batch-size", 4)
+
+
+@pytest.fixture(autouse=True)
+def _listening() -> Iterator[None]:
+    """Where tests run in the background, Ctrl-C is ignored, and so it would be by every program they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)
@@ -134,8 +143,8 @@ def test_quiet_says_nothing_and_verbose_more_wherever_they_stand() -> None:
     plain = isostep("sample", TOY, "-n", 4, *FEW).err
     assert "sampling rings-and-stars: 4 of 4 graphs" in plain
     assert "begins" not in plain
-    for quiet in (("-q", "sample", TOY), ("sample", TOY, "--quiet")):
-        assert isostep(*quiet, "-n", 4, *FEW).err == ""
+    for k, quiet in enumerate((("-q", "sample", TOY), ("sample", TOY, "--quiet"))):
+        assert isostep(*quiet, "-n", 4, *FEW, "--out", f"run{k}").err == ""
     assert "sampling rings-and-stars: begins" in isostep("sample", TOY, "-v", "-n", 4, *FEW).err
     assert layer.log.level == logging.NOTSET
     assert not layer.log.handlers
