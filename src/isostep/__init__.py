@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from isostep.metric.evaluate import evaluate
     from isostep.model.lookup import load_model
     from isostep.model.own import wrap
-    from isostep.reporting.functions import compare, report, sweep
+    from isostep.reporting.functions import compare, report, sweep, tune
     from isostep.run.engine import sample_run, save_result
     from isostep.run.loaded import load_run
     from isostep.sampling.run import SampleResult, sample
@@ -33,6 +33,7 @@ __all__ = [
     "sample_run",
     "save_result",
     "sweep",
+    "tune",
     "wrap",
 ]
 
@@ -51,6 +52,7 @@ _HOMES = {
     "sample_run": "isostep.run.engine",
     "save_result": "isostep.run.engine",
     "sweep": "isostep.reporting.functions",
+    "tune": "isostep.reporting.functions",
     "wrap": "isostep.model.own",
 }
 

@@ -28,6 +28,7 @@ MODULES = (
     "evaluate",
     "compare",
     "sweep",
+    "tune",
     "report",
     "reproduce",
     "demo",

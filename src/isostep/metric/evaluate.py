@@ -83,6 +83,7 @@ def evaluate(
     seed: int = 0,
     strict: bool = False,
     workers: int = 1,
+    rule: str | None = None,
 ) -> Report:
     """Measure generated graphs or molecules: a result of `sample`, a file, a run folder, or a sequence of graphs,
     molecules or SMILES. Bare SMILES do not tell which were invalid before correction; give the result itself for that.
@@ -90,11 +91,13 @@ def evaluate(
     `reference`: a name that comes with the package ("planar"), a file of graphs (`.jsonl`), of molecules (`.smi`,
     `.csv`, `.sdf`) or of `isostep reference build`, or graphs or SMILES in memory, all of them test graphs.
     `kernel` of the graph MMDs: the reference's customary one where None. `metrics`: keys; all that apply where None,
-    and then one that cannot be computed is listed as undefined instead of raising.
+    and then one that cannot be computed is listed as undefined instead of raising. `rule`: what makes a graph valid
+    ("planar", "sbm"), where the reference is not one that says it by its name.
     """
     if workers < 1 or resamples < 0 or seed < 0:
         raise InputError(f"need workers >= 1, resamples >= 0, seed >= 0, got {workers}, {resamples}, {seed}")
     entry, fitted, name = resolve_reference(reference)
+    entry = entry if rule is None else entry._replace(valid=rule)
     items = gather(source, strict)
     if items.kind != fitted.kind:
         raise InputError(f"the generated set holds {items.kind}s, but the reference {name} holds {fitted.kind}s")
@@ -165,6 +168,12 @@ def resolve_reference(reference: Any) -> tuple[Shipped, Reference, str]:
     fitted = load_reference(reference)
     name = str(reference).lower().replace("_", "-")
     return shipped().get(name, Shipped(fitted.kind)), fitted, str(reference)
+
+
+def metric_names(reference: Reference, rule: str | None = None) -> list[str]:
+    """What `evaluate` can measure against a reference; `rule`: its rule of validity, for graphs."""
+    suite, entry = suite_of(reference.kind), Shipped(reference.kind, valid=rule)
+    return [metric.name for metric in suite.metrics(Items(kind=reference.kind), suite.kernel(entry), entry)]
 
 
 def choose(known: Mapping[str, Metric], wanted: Iterable[str] | None) -> dict[str, Metric]:

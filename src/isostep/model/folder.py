@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +13,10 @@ from isostep.base.errors import InputError, located
 from isostep.base.files import read_json, replacing, sha256, write_json
 from isostep.model.card import ModelInfo
 from isostep.model.model import Model
+from isostep.settings.schema import AutoChoice
 
 CARD, WEIGHTS = "model.json", "model.safetensors"
+PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def save_model(folder: str | Path, info: ModelInfo, weights: Mapping[str, Tensor]) -> ModelInfo:
@@ -28,6 +30,28 @@ def save_model(folder: str | Path, info: ModelInfo, weights: Mapping[str, Tensor
     info = info.model_copy(update={"sha256": sha256(folder / WEIGHTS)})
     write_json(folder / CARD, json.loads(info.model_dump_json()))
     return info
+
+
+def store_choices(model: Model, choices: Sequence[AutoChoice]) -> None:
+    """Put measured choices of `auto` into the model's card, in the place of those for the same number of calls.
+
+    Without choices: only see whether that can be done."""
+    if model.home is None:
+        raise InputError(
+            f"{model.info.name} has no folder to store into; `isostep import` makes one of a released file"
+        )
+    if PACKAGE in model.home.resolve().parents:
+        raise InputError(f"{model.info.name} belongs to the package; use the preset instead: sample --preset FILE")
+    add_choices(model.home, choices)
+
+
+def add_choices(folder: Path, choices: Sequence[AutoChoice]) -> None:
+    info = read_card(folder)
+    calls = {choice.calls for choice in choices}
+    kept = [choice for choice in info.sampler.auto if choice.calls not in calls]
+    auto = tuple(sorted([*kept, *choices], key=lambda choice: choice.calls))
+    sampler = info.sampler.model_copy(update={"auto": auto})
+    write_json(folder / CARD, json.loads(info.model_copy(update={"sampler": sampler}).model_dump_json()))
 
 
 def read_card(folder: str | Path) -> ModelInfo:

@@ -158,9 +158,9 @@ def _listed(folder: Path, where: Literal["embedded", "imported"]) -> Listed:
     return Listed(name, where, info.dataset, info.family, info.weights, info.sha256, str(folder))
 
 
-def check_device(device: str) -> torch.device:
+def check_device(device: str | torch.device) -> torch.device:
     """A usable device, or an error before any work."""
-    kind = device.split(":")[0]
+    kind = str(device).split(":")[0]
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if kind not in available:
         raise InputError(f"unknown device {device!r}; choose cpu, cuda or mps")

@@ -1,4 +1,4 @@
-"""Studies as functions: what `isostep compare`, `sweep` and `report` do, for Python and notebooks."""
+"""Studies as functions: what `isostep compare`, `sweep`, `tune` and `report` do, for Python and notebooks."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from isostep.model.model import Model
+    from isostep.study.tune_record import TuneRecord
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +100,10 @@ def compare(
     if arms is None:
         budgets = [calls] if isinstance(calls, int) else list(calls)
         made = product_arms(list(schedules), list(solvers), budgets, steps, clock=clock, corrector=corrector)
+    elif is_tuning(Path(folder)):
+        from isostep.reporting.tuning import write_tuning_report
+
+        write_tuning_report(path, Path(folder))
     else:
         made = tuple(
             Arm(
@@ -135,8 +140,36 @@ def sweep(
     return _study(model, out, arms, seeds, n, workers, progress, plan)
 
 
+def tune(
+    model: str | Model,
+    calls: int = 20,
+    reference: str | None = None,
+    *,
+    out: str | Path = "tuned.toml",
+    store: bool = False,
+    workers: int = 1,
+    progress: bool = False,
+    **plan: Any,
+) -> TuneRecord:
+    """Find the best sampler for a budget of calls by measuring, confirm it on fresh seeds, and write the preset `out`;
+    the folder beside it keeps the work, so that the same call goes on. `reference` None: the model's dataset.
+
+    `plan`: fields of `TunePlan`, such as n, minutes, generations, confirm, keep, metrics, own (the model's long run is
+    the reference), only (schedules and solvers to try), yardstick_steps. The record's `result` is the choice.
+    """
+    from isostep.model.lookup import load_model
+    from isostep.study.tune import tune as run
+    from isostep.study.tune_record import TunePlan
+
+    name = model if isinstance(model, str) else model.info.name
+    wanted = checked(TunePlan, {"model": name, "calls": calls, "reference": reference, **plan}, "tune")
+    with showing(progress):
+        return run(wanted, out, load_model(model), store, workers=workers)
+
+
 def report(folder: str | Path, out: str | Path | None = None) -> Path:
-    """Write one self-contained HTML page of a study or a training run; nothing is computed again."""
+    """Write one self-contained HTML page of a study, a tuning or a training run; nothing is computed again."""
+    from isostep.study.tune_record import is_tuning
     from isostep.training.log import is_training_run
 
     folder = Path(folder)

@@ -5,8 +5,9 @@ The command line's help and the list in docs/usage.md come from this table.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from isostep.base.registry import Entry
 
@@ -30,6 +31,7 @@ class Schedule(Entry):
     usual_solver: str = ""  # else the preset's
     usual_clock: Literal["batch", "graph"] = "graph"
     clock_option: str = ""  # the option that takes the clock
+    candidates: tuple[Mapping[str, Any], ...] = ()  # options with which `isostep tune` tries it
 
     @property
     def needs_pilot(self) -> bool:
@@ -42,12 +44,18 @@ ARCLENGTH, DECISIONS = "isostep.control.arclength", "isostep.control.decisions"
 ERROR = "isostep.control.error"
 
 SCHEDULES: dict[str, Schedule] = {
-    "uniform": Schedule(f"{GRID}:uniform", "equal steps"),
-    "quadratic": Schedule(f"{GRID}:quadratic", "1 - (1 - i/N)^2, dense near the data"),
-    "power": Schedule(f"{GRID}:power", "1 - (1 - (i/N)^p)^rho"),
+    "uniform": Schedule(f"{GRID}:uniform", "equal steps", candidates=({},)),
+    "quadratic": Schedule(f"{GRID}:quadratic", "1 - (1 - i/N)^2, dense near the data", candidates=({},)),
+    "power": Schedule(
+        f"{GRID}:power", "1 - (1 - (i/N)^p)^rho", candidates=({"p": 0.7}, {"p": 1.3}, {"p": 1.5}, {"p": 2.0})
+    ),
     "karras": Schedule(f"{GRID}:karras", "even in the 1/rho-th power of the time left, down to a floor"),
-    "cosine": Schedule(f"{GRID}:cosine", "sin(pi i / 2N), dense near the data"),
-    "fisher": Schedule(f"{FISHER}:fisher", "equal Fisher-Rao steps of a decision that starts with chance a"),
+    "cosine": Schedule(f"{GRID}:cosine", "sin(pi i / 2N), dense near the data", candidates=({},)),
+    "fisher": Schedule(
+        f"{FISHER}:fisher",
+        "equal Fisher-Rao steps of a decision that starts with chance a",
+        candidates=({"a": 0.1}, {"a": 0.3}),
+    ),
     "ranges": Schedule(f"{GRID}:ranges", "even steps, shorter ones inside given ranges (--set active=[[.5,1]])"),
     "gdss": Schedule(f"{GRID}:gdss", "the grid of GDSS' own samplers, with their solver", usual_solver=RELEASED),
     "times": Schedule(f"{GRID}:times", "the times in a file (--set file=times.txt)"),
@@ -64,11 +72,13 @@ SCHEDULES: dict[str, Schedule] = {
         f"{ARCLENGTH}:arclength",
         "equal information with exactly N steps, measured once on a pilot",
         pilot=Entry(f"{ARCLENGTH}:Density"),
+        candidates=({},),
     ),
     "decisions": Schedule(
         f"{DECISIONS}:decisions",
         "N steps where the predicted graph is decided, the last call once it is; measured once on a pilot",
         pilot=Entry(f"{DECISIONS}:Decisions"),
+        candidates=({},),
     ),
     "error": Schedule(
         f"{ERROR}:error_control",

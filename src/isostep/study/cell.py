@@ -76,7 +76,7 @@ def evaluate_run(
     """Values by metric, None where one is not defined (such as FCD of a single molecule), which way is better, and
     what the values range over."""
     try:
-        report = evaluate(folder, against.reference, against.kernel, metrics, resamples=0)
+        report = evaluate(folder, against.reference, against.kernel, metrics, resamples=0, rule=against.rule)
         return {key: report.values[key].value for key in metrics}, report.better, report.bounds
     except InputError:
         found = {key: _one(folder, against, key) for key in metrics}
@@ -90,7 +90,7 @@ def evaluate_run(
 
 def _one(folder: Path, against: StudyReference, key: str):
     try:
-        return evaluate(folder, against.reference, against.kernel, (key,), resamples=0)
+        return evaluate(folder, against.reference, against.kernel, (key,), resamples=0, rule=against.rule)
     except InputError:
         return None
 

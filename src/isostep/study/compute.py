@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -51,7 +52,9 @@ def run_study(
     resolved = [_settings(model, arm.chosen, arm.calls) for arm in plan.arms]
     runs = [
         {
-            seed: _run_inputs(identity, at_seed(arm, settings, seed), seed, plan, seed == plan.seeds[0], model)
+            seed: _run_inputs(
+                identity, at_seed(arm, settings, seed), seed, plan, plan.record and seed == plan.seeds[0], model
+            )
             for seed in plan.seeds
         }
         for arm, (settings, _) in zip(plan.arms, resolved, strict=True)
@@ -182,7 +185,9 @@ def _cell_key(inputs: dict[str, Any], reference: StudyReference, metrics: tuple[
 def _cell(store: Store, run: str, seed: int, reference: StudyReference, metrics: tuple[str, ...]) -> Cell:
     folder = store.run(run)
     summary = read_json(folder / "run.json")["summary"]
+    began = time.perf_counter()
     values, better, bounds = evaluate_run(folder, reference, metrics)
+    evaluating = time.perf_counter() - began
     along = [t for t in TIMES if at_time(folder, t).is_dir()]
     return Cell(
         run=run,
@@ -193,6 +198,7 @@ def _cell(store: Store, run: str, seed: int, reference: StudyReference, metrics:
         calls=summary["calls_mean"],
         steps=summary["steps_mean"],
         seconds=summary["seconds"],
+        evaluating=evaluating,
         unfinished=summary["graphs"] - summary["done"],
         path_metrics={t: evaluate_run(at_time(folder, t), reference, metrics)[0] for t in along},
     )

@@ -50,6 +50,7 @@ class StudyPlan(Frozen):
     kernel: Literal["tv", "emd"] | None = None
     metrics: tuple[str, ...] | None = None
     weights: str | None = None
+    record: bool = True  # whether the first seed of every arm keeps its trace and graphs on the way
     command: str = ""
     notes: tuple[str, ...] = ()
 

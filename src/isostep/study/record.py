@@ -84,6 +84,7 @@ class Cell(Frozen):
     calls: float = Field(ge=0)
     steps: float = Field(ge=0)
     seconds: float = Field(ge=0)
+    evaluating: float = Field(default=0.0, ge=0)  # seconds that the metrics took
     unfinished: int = Field(ge=0)
     path_metrics: dict[float, Values]  # by time, for a recorded run
 

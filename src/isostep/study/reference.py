@@ -26,6 +26,7 @@ class StudyReference(NamedTuple):
     sha256: str
     reference: Reference
     kernel: Kernel | None
+    rule: str | None = None  # of validity
 
 
 def find_reference(name: str, kernel: Kernel | None) -> StudyReference:
@@ -33,8 +34,9 @@ def find_reference(name: str, kernel: Kernel | None) -> StudyReference:
     path = _file(name)
     name = path.stem if path == Path(name) else name
     reference = load_reference(path)
-    customary = suite_of(reference.kind).kernel(shipped().get(_plain(name), Shipped(reference.kind)))
-    return StudyReference(name, sha256(path), reference, customary and (kernel or customary))
+    entry = shipped().get(_plain(name), Shipped(reference.kind))
+    customary = suite_of(reference.kind).kernel(entry)
+    return StudyReference(name, sha256(path), reference, customary and (kernel or customary), entry.valid)
 
 
 def _file(name: str) -> Path:
