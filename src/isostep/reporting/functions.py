@@ -100,10 +100,6 @@ def compare(
     if arms is None:
         budgets = [calls] if isinstance(calls, int) else list(calls)
         made = product_arms(list(schedules), list(solvers), budgets, steps, clock=clock, corrector=corrector)
-    elif is_tuning(Path(folder)):
-        from isostep.reporting.tuning import write_tuning_report
-
-        write_tuning_report(path, Path(folder))
     else:
         made = tuple(
             Arm(
@@ -178,6 +174,10 @@ def report(folder: str | Path, out: str | Path | None = None) -> Path:
         from isostep.reporting.training import write_training_report
 
         write_training_report(path, folder)
+    elif is_tuning(folder):
+        from isostep.reporting.tuning import write_tuning_report
+
+        write_tuning_report(path, folder)
     else:
         from isostep.reporting.output import write_outputs
         from isostep.reporting.page import write_report
