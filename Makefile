@@ -29,7 +29,7 @@ test: $(STAMP)
 	$(BIN)/pytest -n $(WORKERS) $(OPTIONS)
 
 test-slow: $(STAMP)
-	$(BIN)/pytest -n $(WORKERS) -m slow
+	$(BIN)/pytest -n $(WORKERS) -m slow $(OPTIONS)
 
 test-minimum:  # the tests at the oldest versions that pyproject.toml allows, in an environment of their own
 	$(MAKE) test VENV=.venv-minimum CONSTRAINTS=constraints-minimum.txt LOCK=

@@ -87,6 +87,20 @@ def integrate(
     numbers (default: 0..B-1). `trace` = k records every k-th step (0: none). `snapshots` keeps the denoised means at
     these times. `refill(count)` gives up to `count` further graphs and their indices, or None; they fit into the node
     slots of `state`.
+
+    Example:
+        >>> import torch, isostep
+        >>> from isostep.control import uniform
+        >>> from isostep.solver import Euler
+        >>> class Pull:                                              # dx = (1 - x) dt + .1 dw
+        ...     def drift(self, state, t):
+        ...         return {"X": (1 - state["X"]) * state.mask[..., None]}
+        ...     def diffusion(self, t):
+        ...         return 0.1
+        >>> start = isostep.GraphState.of(torch.ones(2, 3), X=torch.zeros(2, 3, 1))
+        >>> solution = isostep.integrate(Pull(), start, uniform(20), Euler())
+        >>> solution.calls.tolist(), solution.counts()["done"]
+        ([20, 20], 2)
     """
     sde = as_sde(model)
     noise = PhiloxNoise(0) if noise is None else noise

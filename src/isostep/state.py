@@ -64,7 +64,15 @@ class Mask:
 
 @dataclass(frozen=True, eq=False)
 class GraphState:
-    """Named components of a batch of graphs. Build with `GraphState.of`, which checks; `replace` does not."""
+    """Named components of a batch of graphs. Build with `GraphState.of`, which checks; `replace` does not.
+
+    Example:
+        >>> import torch, isostep
+        >>> mask = torch.tensor([[1, 1, 1], [1, 1, 0]])              # two graphs, of three and two nodes
+        >>> state = isostep.GraphState.of(mask, X=torch.zeros(2, 3, 4), A=torch.zeros(2, 3, 3))
+        >>> state.batch, state["X"].shape, state.kinds["A"]
+        (2, torch.Size([2, 3, 4]), 'edge')
+    """
 
     components: Mapping[str, Tensor]
     masks: Mask

@@ -28,6 +28,15 @@ class DvsStepper:
     Options are those of the schedule `dvs` (kappa, gamma, active, ema_start, ...), stated at 1000 base steps. With
     `reduction="batch"` the batch has one clock, `t` and dt are scalars; with `"graph"` each graph has its own, shape
     (B,), and the dt of a finished graph is 0. `t_end` is where the run ends: 1 for bridges, 1 - 1e-4 for GDSS.
+
+    Example:
+        >>> import torch, isostep
+        >>> stepper, x = isostep.DvsStepper(steps=50), torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+        >>> while not stepper.done:                              # a loop of your own
+        ...     drift = 1 - x                                    # one network call
+        ...     x = x + drift * stepper({"X": drift}, {"X": 0.5})
+        >>> float(stepper.t)
+        1.0
     """
 
     def __init__(self, steps: int = 1000, t_end: float = 1.0, **options: Any) -> None:

@@ -93,6 +93,12 @@ def evaluate(
     `kernel` of the graph MMDs: the reference's customary one where None. `metrics`: keys; all that apply where None,
     and then one that cannot be computed is listed as undefined instead of raising. `rule`: what makes a graph valid
     ("planar", "sbm"), where the reference is not one that says it by its name.
+
+    Example:
+        >>> import networkx, isostep
+        >>> report = isostep.evaluate([networkx.cycle_graph(8)] * 4, [networkx.cycle_graph(8)] * 4, metrics=["degree"])
+        >>> float(report.values["degree"].value)
+        0.0
     """
     if workers < 1 or resamples < 0 or seed < 0:
         raise InputError(f"need workers >= 1, resamples >= 0, seed >= 0, got {workers}, {resamples}, {seed}")

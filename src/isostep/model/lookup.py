@@ -45,6 +45,12 @@ def load_model(
     `weights` ("raw" or "ema") chooses among those a released file holds; a folder holds one set. `preset`: for any
     model, a file of `isostep tune`; for released files, a packaged preset's name or a TOML file. `device` is the CPU,
     or where a loaded model already is.
+
+    Example:
+        >>> import isostep
+        >>> model = isostep.load_model("grum-qm9-small")
+        >>> model.info.kind, model.info.dataset
+        ('molecule', 'qm9')
     """
     if not isinstance(model, str | Path | Model):
         raise InputError(f"cannot load a {type(model).__name__}; make a model of it with isostep.wrap(...)")

@@ -220,6 +220,15 @@ def wrap(
     `features`: of the component X, or by name; a component without features is (B, N, N) or (B, N). `kinds`: "node",
     "position", "edge" or "graph" for components besides X and A. `items`: "graph", the list of atoms that X's features
     stand for (molecules, A = bond order / `scale`), or a function from a state to a list of `item`s.
+
+    Example:
+        >>> import isostep
+        >>> from isostep.process import VP
+        >>> def zero(state, t):                                      # your network
+        ...     return {"A": 0 * state["A"]}
+        >>> model = isostep.wrap(zero, {"A": VP(beta_max=5.0)}, predicts="noise", nodes=6, name="mine")
+        >>> isostep.sample(model, 3, calls=10, schedule="cosine", solver="exponential")
+        SampleResult(mine: 3 of 3 graphs, 10 network calls)
     """
     counts = _counts(nodes)
     widths = {"X": features} if isinstance(features, int) else dict(features)

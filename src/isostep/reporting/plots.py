@@ -88,9 +88,9 @@ def _dots(axis: Axes, panel: Any) -> None:
         axis.axvline(panel.zero, color=INK, lw=0.8)
 
 
-def save(figure: Figure, stem: str | Path) -> None:
+def save(figure: Figure, stem: str | Path, suffixes: tuple[str, ...] = ("svg", "png")) -> None:
     """Write `stem`.svg and `stem`.png."""
-    for suffix in ("svg", "png"):
+    for suffix in suffixes:
         with replacing(Path(f"{stem}.{suffix}")) as temporary, _same_bytes():
             figure.savefig(temporary, format=suffix, dpi=160, facecolor="white", metadata=_METADATA[suffix])
 

@@ -88,6 +88,14 @@ def sample_run(
 
     `chosen`: sampler settings as for `sample`. `progress=True` shows how far it is; `advance` hears of graphs as they
     are made.
+
+    Example:
+        >>> import tempfile, isostep
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     settings = {"schedule": "cosine", "solver": "exponential-2", "steps": 10}
+        ...     summary = isostep.sample_run("rings-and-stars", 20, folder, **settings)
+        >>> summary["done"], summary["calls_mean"]
+        (20, 10.0)
     """
     engine = Engine(workers, ray, threads)
     loaded = load_model(model, weights, device, preset)

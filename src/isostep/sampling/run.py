@@ -38,7 +38,16 @@ NoiseName = Literal["step", "path"]
 
 @dataclass(frozen=True, eq=False)
 class SampleResult(Generated):
-    """Generated items in index order, and how they were made. `noise`: its name, None for a source of one's own."""
+    """Generated items in index order, and how they were made. `noise`: its name, None for a source of one's own.
+
+    Example:
+        >>> import isostep
+        >>> result = isostep.sample("rings-and-stars", 4, schedule="uniform", steps=30)
+        >>> result
+        SampleResult(rings-and-stars: 4 of 4 graphs, 30 network calls)
+        >>> result.to_networkx()[0].number_of_nodes(), result.summary()["calls_mean"]
+        (8, 30.0)
+    """
 
     model: Model
     settings: SamplerSettings
@@ -127,6 +136,14 @@ def sample(
     whatever `n`, `start` and, with `clock="graph"`, `batch_size`. `noise="path"`: one Brownian path per graph, whatever
     the grid. `trace=1` notes every step, `snapshots` keeps the denoised means at these times, `hooks` see every step.
     `progress=True` shows how far it is; a function is told the share that is done.
+
+    Example:
+        >>> import isostep
+        >>> settings = {"schedule": "cosine", "solver": "exponential-2", "steps": 10, "seed": 7}
+        >>> many = isostep.sample("rings-and-stars", 5, **settings)
+        >>> one = isostep.sample("rings-and-stars", 1, start=3, **settings)
+        >>> many.lines()[3] == one.lines()[0]                        # graph 3, alone
+        True
     """
     loaded = load_model(model, weights, device)
     if settings is None:
