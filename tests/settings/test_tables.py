@@ -61,16 +61,12 @@ def test_a_wrong_name_is_refused_with_those_there_are():
 def test_help_and_documents_list_the_tables():
     shown = " ".join(isostep("sample", "--help").out.split())
     usage = (ROOT / "docs" / "usage.md").read_text()
-    readme = (ROOT / "README.md").read_text()
     table = {**CHOICES, **{name: entry.help for name, entry in SOLVERS.items()}}
     for name, text in table.items():
         assert re.search(rf"[•-] {re.escape(name + ': ' + text)}", shown)  # bullets differ between versions of rich
         assert f"| `{name}` | {text} |" in usage
     rows = re.findall(r"^\| `([a-z0-9-]+)` \| [^|]* \|$", usage.split("| schedule | |")[1].split("\n\n`auto`")[0], re.M)
     assert rows == list(table)
-    for row, names in (("schedules", CHOICES), ("solvers", SOLVERS)):
-        (line,) = re.findall(rf"^\| {row} \| (.*) \|$", readme, re.M)
-        assert set(re.findall(r"`([a-z0-9-]+)`", line)) == set(names)
 
 
 def test_reading_tables_and_schema_loads_neither_torch_nor_a_solver():
