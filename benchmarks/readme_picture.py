@@ -1,4 +1,4 @@
-"""The README's picture: quality against network calls on the released QM9 file, from docs/frontier/gdss-qm9.csv.
+"""The README's picture: quality against network calls on the released QM9 file, from docs/frontier/gdss-qm9*.csv.
 
 python benchmarks/readme_picture.py        writes docs/images/qm9-calls.svg
 """
@@ -8,25 +8,23 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+from scipy.stats import t as student
+
 from isostep.reporting.figures import Curve, Curves
 from isostep.reporting.plots import draw, save
 
 ROOT = Path(__file__).resolve().parents[1]
-# What `auto` was when each budget was measured stands under its own name, unless the table has an arm `auto`.
-ARMS = {
-    "uniform, euler": "uniform Euler steps",
-    "dvs (batch), euler": "dvs (the paper)",
-    "arclength, s4": "arclength, s4",
-    "auto": "auto",
-}
+ARMS = {"uniform, euler": "uniform Euler steps", "dvs (batch), euler": "dvs (the paper)", "auto": "auto"}
 METRICS = {"valid": "valid without correction ↑", "fcd": "FCD ↓"}
 TICKS = (10.0, 20.0, 50.0, 100.0, 250.0)
-SEEDS, STUDENT = 5, 2.776  # the 97.5 % point of Student's t with 4 degrees of freedom
+SEEDS = 5  # where the table does not say
 
 
 def main() -> None:
-    with open(ROOT / "docs" / "frontier" / "gdss-qm9.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows: list[dict[str, str]] = []
+    for name in ("gdss-qm9-auto.csv", "gdss-qm9.csv"):
+        with open(ROOT / "docs" / "frontier" / name, newline="", encoding="utf-8") as file:
+            rows += csv.DictReader(file)
     panels = []
     for metric, title in METRICS.items():
         chosen = [row for row in rows if row["metric"] == metric]
@@ -40,13 +38,17 @@ def main() -> None:
 
 def _curve(k: int, arm: str, label: str, rows: list[dict[str, str]]) -> Curve:
     points = [
-        (float(row["calls"]), float(row["mean"]), STUDENT * float(row["sd"]) / SEEDS**0.5)
+        (float(row["calls"]), float(row["mean"]), _reach(float(row["sd"]), int(row.get("seeds") or SEEDS)))
         for row in rows
         if row["arm"] == arm and float(row["calls"]) < 1.1 * TICKS[-1]
     ]
     x, y, reach = zip(*sorted(points), strict=True) if points else ((), (), ())
     low = tuple(mean - half for mean, half in zip(y, reach, strict=True))
     return Curve(k, label, x, y, low, tuple(mean + half for mean, half in zip(y, reach, strict=True)))
+
+
+def _reach(sd: float, seeds: int) -> float:
+    return float(student.ppf(0.975, seeds - 1)) * sd / seeds**0.5
 
 
 if __name__ == "__main__":

@@ -42,6 +42,12 @@ def test_million(tutorial, capsys):
     assert "the same summary: True" in out
 
 
+def test_tune(tutorial, capsys):
+    few = {"n": 4, "generations": 0, "confirm": 2, "only": ["cosine", "exponential-2"], "yardstick_steps": 8}
+    tutorial("tune")(calls=4, metrics=["degree"], **few)
+    assert "16 of 16 graphs, 4 network calls" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_train(tutorial, capsys):
     tutorial("train")(steps=20)

@@ -96,6 +96,14 @@ def compare(
 
     `arms`: instead of schedules and solvers, a name for each set of choices of `sample`, such as
     {"mine": {"schedule": "dvs", "calls": 50}}. `plan`: reference, kernel, metrics, noise, batch_size, weights, title.
+
+    Example:
+        >>> import tempfile, isostep
+        >>> options = {"steps": 4, "seeds": [0, 1], "n": 4, "metrics": ["degree"]}
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     found = isostep.compare("grum-community-small", ["uniform", "cosine"], out=out, **options)
+        >>> [arm["name"] for arm in found.record["arms"]]
+        ['uniform', 'cosine']
     """
     if arms is None:
         budgets = [calls] if isinstance(calls, int) else list(calls)
@@ -128,7 +136,16 @@ def sweep(
     progress: bool = False,
     **plan: Any,
 ) -> Comparison:
-    """Compare every value of `params`, such as {"schedule.gamma": [0.1, 0.2]}, with a baseline; several multiply."""
+    """Compare every value of `params`, such as {"schedule.gamma": [0.1, 0.2]}, with a baseline; several multiply.
+
+    Example:
+        >>> import tempfile, isostep
+        >>> options = {"schedule": "power", "steps": 4, "seeds": [0], "n": 4, "metrics": ["degree"]}
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     found = isostep.sweep("grum-community-small", {"schedule.rho": [1, 3]}, out=out, **options)
+        >>> len(found.record["arms"])                                  # the baseline and two values
+        3
+    """
     from isostep.study.sweep import Param, check_path, sweep_arms
 
     chosen = [Param(check_path(path), tuple(values)) for path, values in params.items()]
@@ -152,6 +169,15 @@ def tune(
 
     `plan`: fields of `TunePlan`, such as n, minutes, generations, confirm, keep, metrics, own (the model's long run is
     the reference), only (schedules and solvers to try), yardstick_steps. The record's `result` is the choice.
+
+    Example:
+        >>> import pathlib, tempfile, isostep
+        >>> options = {"n": 4, "generations": 0, "confirm": 2, "only": ["exponential-2"], "metrics": ["degree"]}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     out = pathlib.Path(folder) / "tuned.toml"
+        ...     record = isostep.tune("grum-community-small", 4, out=out, yardstick_steps=8, **options)
+        ...     out.is_file(), record.plan.calls
+        (True, 4)
     """
     from isostep.model.lookup import load_model
     from isostep.study.tune import tune as run
@@ -164,7 +190,16 @@ def tune(
 
 
 def report(folder: str | Path, out: str | Path | None = None) -> Path:
-    """Write one self-contained HTML page of a study, a tuning or a training run; nothing is computed again."""
+    """Write one self-contained HTML page of a study, a tuning or a training run; nothing is computed again.
+
+    Example:
+        >>> import tempfile, isostep
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     options = {"steps": 4, "seeds": [0], "n": 4, "metrics": ["degree"]}
+        ...     _ = isostep.compare("grum-community-small", ["uniform", "cosine"], out=out, **options)
+        ...     isostep.report(out).name
+        'report.html'
+    """
     from isostep.study.tune_record import is_tuning
     from isostep.training.log import is_training_run
 

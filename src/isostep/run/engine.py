@@ -202,7 +202,16 @@ def complete_run(writer: Writer, model: Model, engine: Engine, advance: Callable
 
 
 def save_result(result: SampleResult, out: str | Path, name: str | None = None) -> None:
-    """Write what was sampled in memory as a finished run of one shard; `name` is where the model can be found again."""
+    """Write what was sampled in memory as a finished run of one shard; `name` is where the model can be found again.
+
+    Example:
+        >>> import tempfile, isostep
+        >>> result = isostep.sample("rings-and-stars", 3, schedule="uniform", steps=10)
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     isostep.save_result(result, out)
+        ...     isostep.load_run(out).items[0].edges.tolist() == result.graphs[0].edges.tolist()
+        True
+    """
     start, n = int(result.solution.index[0]), len(result)
     size = -(-(start + n) // result.batch_size) * result.batch_size
     if size > 2**20 or result.noise is None:

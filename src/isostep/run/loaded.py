@@ -48,7 +48,15 @@ class LoadedRun(Generated):
 
 def load_run(folder: str | Path, partial: bool = False) -> LoadedRun:
     """What `isostep sample --out`, `sample_run` or `SampleResult.save` wrote; `partial`: what there is of an unfinished
-    run. No model is loaded and no code of it runs."""
+    run. No model is loaded and no code of it runs.
+
+    Example:
+        >>> import tempfile, isostep
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     _ = isostep.sample_run("rings-and-stars", 5, out, schedule="uniform", steps=10)
+        ...     len(isostep.load_run(out).items)
+        5
+    """
     run = read_run(folder)
     pairs = list(run.items(partial))
     summary = None if run.record is None else dict(run.record.summary)
