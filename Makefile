@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) torch
 ifneq ($(strip $(LOCK)),)
 	$(BIN)/pip install --quiet --require-hashes --no-deps --requirement $(LOCK)
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/pip install --quiet --no-deps --editable .
 else
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --editable '.[dev]'
 endif

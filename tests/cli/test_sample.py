@@ -125,7 +125,7 @@ def test_a_killed_run_repeated_gives_the_same_graphs(tmp_path: Path) -> None:
         ((TOY, "--solver", "s4", "--steps", 3, "--schedule", "uniform"), "s4 solver"),
         ((TOY, "--eta", -2), "eta is between 0 and 1000, got -2.0"),
         ((TOY, "--eta", 2, "--solver", "euler"), "euler has no option 'eta'"),
-        ((TOY, "--temperature", -2), "between 0 and 100, got -2.0"),
+        ((TOY, "--temperature", -2), "a number between 0 and 100, or two, at t = 0 and 1, got -2.0"),
         ((TOY, "--temperature", "X=.5,A"), "COMPONENT=number"),
         ((TOY, "--temperature", "X=.5,X=.6"), "every component once"),
         ((TOY, "--temperature", "Y=.5"), "'Y', but the model's components are X, A"),

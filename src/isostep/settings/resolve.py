@@ -18,8 +18,7 @@ from isostep.settings.solvers import SOLVERS
 from isostep.solver.base import Solver
 from isostep.solver.langevin import Corrected, Langevin
 
-# For few calls on a model that nobody measured: no model measured so far does better with equal Euler steps, and the
-# corrector of the preset stays (docs/tuning.md).
+# For few calls on a model that nobody measured (`auto_advice` says so): the corrector of the preset stays.
 CAREFUL = AutoChoice(calls=50)
 Times = Callable[[Pilot, int], tuple[float, ...]]
 

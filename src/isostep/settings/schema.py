@@ -77,7 +77,7 @@ class SamplerPreset(Frozen):
         each = 2 if entry is not None and entry.inner_corrector else 1
         noise: dict[str, Any] = {"eta": eta} if eta != 1 else {}
         old["solver_options"] = {**noise, **old.get("solver_options", {})}
-        return ({**old, "calls": steps * each if isinstance(steps, int) else steps, "origin": "an earlier card"},)
+        return ({**old, "calls": steps * each if isinstance(steps, int) else steps, "origin": ""},)
 
     def schedule_options(self, schedule: str, solver: str) -> dict[str, Any]:
         """The preset's table of that schedule's name."""
