@@ -230,7 +230,7 @@ def test_fetched_files_are_found_as_sample_finds_them(isostep, shared, tmp_path,
 
 
 def test_demo_runs_on_the_analytic_model_and_writes_a_page(isostep, tmp_path, monkeypatch):
-    monkeypatch.setattr(demo_module, "LIMIT", 0.0)
+    monkeypatch.setattr(demo_module, "GRAPHS", 16)
     monkeypatch.setattr(demo_module, "SEEDS", (0, 1))
     code, out, err = isostep("demo", "--model", "rings-and-stars")
     assert code == 0, err
