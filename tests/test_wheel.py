@@ -35,7 +35,6 @@ def test_the_wheel_holds_what_is_needed_and_no_more(built):
     metadata = zipfile.ZipFile(wheel).read(next(name for name in names if name.endswith("METADATA"))).decode()
     for field in (
         "License-Expression: Apache-2.0",
-        "Project-URL: Documentation",
         "Provides-Extra: fast",
         "Requires-Python",
     ):

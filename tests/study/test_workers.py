@@ -22,7 +22,7 @@ def _graphs(study) -> dict[str, bytes]:
 
 
 def _numbers(study) -> list:
-    return [[{**cell.model_dump(), "seconds": 0} for cell in arm.values()] for arm in study.cells]
+    return [[{**cell.model_dump(), "seconds": 0, "evaluating": 0} for cell in arm.values()] for arm in study.cells]
 
 
 def test_two_processes_give_the_numbers_of_one(told, toy_plan, toy_study, tmp_path):
