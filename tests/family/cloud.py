@@ -20,7 +20,7 @@ from isostep.dataset.examples import Examples, Normal, TrainingData
 from isostep.family import Family, Training
 from isostep.item import Graph
 from isostep.item.decoding import GraphDecoder
-from isostep.network.fast import FastPath
+from isostep.network.fast import FastPath, Unpadded
 from isostep.network.settings import whole
 from isostep.process.matching import BRIDGE_MATCHING
 from isostep.state import GraphState
@@ -49,20 +49,6 @@ class CloudNetwork(nn.Module):
         moved = p + (gap * self.push(h) * pairs.unsqueeze(-1)).sum(2) / count
         centred = moved - (moved * nodes).sum(1, keepdim=True) / count
         return self.kind(h.sum(2)).softmax(-1) * nodes, self.link(h).sigmoid().squeeze(-1) * pairs, centred * nodes
-
-
-@dataclass(frozen=True)
-class Cut:
-    """The network itself on graphs without their padding, which it does not read."""
-
-    network: CloudNetwork
-    overhead: int = 10
-    cells: int = 10_000
-    takes_mask: bool = True
-
-    def __call__(self, *inputs: Any) -> tuple[Tensor, ...]:
-        *components, mask, t, _ = inputs
-        return self.network(*components, torch.ones(components[0].shape[:2]) if mask is None else mask, t)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +122,7 @@ FAMILY = Family(
     network=CloudNetwork,
     processes=("bridge",),
     decoder=lambda card: CloudDecoder(),
-    fast=FastPath(lambda network, dtype, ops: Cut(network)),
+    fast=FastPath(lambda network, dtype, ops: Unpadded(network, overhead=10, cells=10_000)),
     training=Training(
         loss=BRIDGE_MATCHING,
         data=CloudData,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from isostep.dataset.examples import Examples, TrainingData, holdout
 from isostep.family.base import Family, Training
 from isostep.item.decoding import ConformerDecoder
 from isostep.item.encoding import Molecules, MoleculeSpec, flat_rows
-from isostep.network.fast import FastPath
+from isostep.network.fast import FastPath, Unpadded
 from isostep.network.grum3d.reference import Grum3dNetwork
 from isostep.process.matching import BRIDGE_MATCHING
 from isostep.state import GraphState, Kind
@@ -75,21 +74,6 @@ def params(network: NetworkConfig, config: DataConfig, data: TrainingData) -> di
     return {**network.model_dump(), "atoms": data.widths["X"], "scale": data.spec.scale}
 
 
-@dataclass(frozen=True)
-class Cut:
-    """The network itself on graphs without their padding, which it does not read."""
-
-    network: Grum3dNetwork
-    overhead: int = 1000
-    cells: int = 8192
-    takes_mask: bool = True
-
-    def __call__(self, *inputs: Any) -> tuple[Tensor, ...]:
-        x, a, p, mask, t, _ = inputs
-        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
-        return self.network(x, a, p, real, t)
-
-
 FAMILY = Family(
     name="grum3d",
     title="GruM-3D",
@@ -105,5 +89,5 @@ FAMILY = Family(
         params=params,
         repeated=lambda network: network.layers,
     ),
-    fast=FastPath(lambda network, dtype, ops: Cut(network) if dtype == torch.float32 else None),
+    fast=FastPath(lambda network, dtype, ops: Unpadded(network) if dtype == torch.float32 else None),
 )

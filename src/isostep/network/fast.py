@@ -55,6 +55,22 @@ class Program(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Unpadded:
+    """The network itself on graphs without their padding, for one that does not read it."""
+
+    network: nn.Module
+    overhead: int = 1000
+    cells: int = 8192
+    takes_mask: bool = True
+
+    def __call__(self, *inputs: Any) -> tuple[Tensor, ...]:
+        *components, mask, t, _ = inputs
+        x = components[0]
+        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
+        return self.network(*components, real, t)
+
+
 class FastPath(NamedTuple):
     """A family's programs: `fold(network, dtype, ops)` prepares the weights, or returns None for a network that it
     does not know. `kernels` is the module whose `NumbaOps` are the compiled `ops`; without them `ops` is None.
