@@ -13,13 +13,13 @@ PROGRAMS = {
     "graph-tool": "from isostep.metric.sbm import choose_inference\nprint(choose_inference('auto'))",
     "workers": """
 from isostep.model.analytic import analytic_model
-from isostep.run.workers import Job, ProcessExecutor
+from isostep.run.format import Task
+from isostep.run.workers import Job, ProcessExecutor, dispatch
 from isostep.settings.schema import SamplerSettings
 if __name__ == "__main__":
-    executor = ProcessExecutor(Job(analytic_model(), SamplerSettings(), 0, 4), 1)
-    worker = executor.start()
-    print("made", worker.pipe.recv()[0])
-    executor.stop(worker)
+    executor = ProcessExecutor(Job(analytic_model(), SamplerSettings(steps=2), 0, 4), 1)
+    outcomes = dispatch(executor, iter([Task(0, 0, 1)]), 1, lambda items: None)
+    print("made", *[outcome.result.record.n for outcome in outcomes])
 """,
 }
 
@@ -35,5 +35,5 @@ def test_no_code_of_the_current_folder_runs(tmp_path, name):
     environment = {k: v for k, v in os.environ.items() if k != "ISOSTEP_GRAPH_TOOL"}
     done = subprocess.run([sys.executable, program], cwd=hostile, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() in ("own", "graph-tool", "made ready")
+    assert done.stdout.strip() in ("own", "graph-tool", "made 1")
     assert not [str(path) for path in hostile.rglob("ran")]

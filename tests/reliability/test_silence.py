@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,7 @@ from isostep.run.engine import sample_run
 from isostep.run.format import ShardRecord
 from isostep.run.inspect import status
 from isostep.run.reading import read_run
-from isostep.run.workers import Event, dispatch, patience
+from isostep.run.workers import Event, ProcessExecutor, dispatch, patience
 
 PLAN = {"schedule": "uniform", "steps": 4, "batch_size": 8, "shard_size": 8}
 
@@ -105,18 +108,69 @@ def test_only_progress_counts_as_life(silent, replaced):
     assert (2 in executor.stopped[:1]) == bool(replaced)
 
 
-def test_a_stopped_process_can_be_ended():
-    """SIGTERM waits for a process that is stopped; it must not keep the driver."""
-    from isostep.run.workers import Job, ProcessExecutor
-    from isostep.settings.schema import SamplerSettings
+@dataclass(frozen=True)
+class Piece:
+    n: int
+    stops: str = ""  # the worker stops in the middle of sending, unless this file is there
+    ballast: bytes = b""
 
-    executor = ProcessExecutor(Job(analytic_model(), SamplerSettings(), 0, 4), 1)
+
+@dataclass(frozen=True)
+class Stopping:
+    """Work of a process that can stop (SIGSTOP) when half of a message is sent."""
+
+    def dumps(self) -> bytes:
+        return pickle.dumps(self)
+
+    def run(self, task: Piece, progress=None) -> int:
+        if task.stops and not Path(task.stops).exists():
+            Path(task.stops).touch()
+            Connection._send = _half  # type: ignore[attr-defined]
+        return task.n
+
+
+def _half(self: Connection, message: bytes) -> None:
+    os.write(self.fileno(), message[: len(message) // 2])
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@pytest.fixture
+def bounded():
+    """A driver that waits for ever fails instead."""
+
+    def late(*_):
+        raise AssertionError("the driver waits for a process that is stopped")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_a_worker_stopped_while_it_sends_is_replaced(tmp_path, monkeypatch, bounded):
+    monkeypatch.setattr(workers, "QUIET", 3.0)
+    tasks = [Piece(1), Piece(2, stops=str(tmp_path / "stopped")), Piece(3)]
+    lost: list[str] = []
+    outcomes = list(dispatch(ProcessExecutor(Stopping(), 1), iter(tasks), 1, lambda items: None, lost=lost))
+    assert sorted(outcome.result for outcome in outcomes) == [1, 2, 3]
+    assert len(lost) == 1
+    assert "silent" in lost[0]
+
+
+def test_a_stopped_worker_keeps_nobody(bounded):
+    """It takes no task (more than a pipe holds), and SIGTERM waits for it; neither may keep the driver."""
+    executor = ProcessExecutor(Stopping(), 1)
     worker = executor.start()
-    assert worker.pipe.recv()[0] == "ready"
+    executor.submit(worker, Piece(1))
+    while not [event for event in executor.wait([worker]) if event.what == "done"]:
+        pass
     os.kill(worker.process.pid, signal.SIGSTOP)
     began = time.monotonic()
+    executor.submit(worker, Piece(2, ballast=bytes(2**22)))
+    assert not list(executor.wait([worker]))
     executor.stop(worker)
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 10
     assert not worker.process.is_alive()
 
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from multiprocessing.connection import Connection, wait
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from isostep.base.errors import InputError, IsostepError
@@ -247,16 +248,19 @@ def run_here(work: Work, tasks: Iterator[Any], advance: Callable[[float], None])
 class _Process:
     process: Any
     pipe: Connection
-    ready: bool = False
-    task: Any = None
+    tasks: SimpleQueue[Any]  # to be sent; None: no more
 
 
 class ProcessExecutor:
-    """Workers as processes of this machine, `threads` each."""
+    """Workers as processes of this machine, `threads` each.
+
+    A thread talks to each: a process that is stopped in the middle of a message keeps its thread, not the driver.
+    """
 
     def __init__(self, work: Work, threads: int) -> None:
         self.data, self.threads = work.dumps(), threads
         self.context = _context(type(work).__module__)
+        self.events: SimpleQueue[Event] = SimpleQueue()
 
     def start(self) -> _Process:
         here, there = self.context.Pipe()
@@ -264,32 +268,36 @@ class ProcessExecutor:
         with safe_path():
             process.start()
         there.close()
-        return _Process(process, here)
+        worker = _Process(process, here, SimpleQueue())
+        threading.Thread(target=self._talk, args=(worker,), daemon=True).start()
+        return worker
+
+    def _talk(self, worker: _Process) -> None:
+        try:
+            with worker.pipe as pipe:
+                pipe.send(self.data)
+                for task in iter(worker.tasks.get, None):
+                    pipe.send(task)
+                    what = "progress"
+                    while what == "progress":
+                        what, value = pipe.recv()
+                        self.events.put(Event(worker, what, value))
+        except (EOFError, OSError):  # the other end is gone
+            worker.process.join(timeout=5)
+            reason = f"a worker process ended with code {worker.process.exitcode}"
+            self.events.put(Event(worker, "lost", reason))
 
     def submit(self, worker: _Process, task: Any) -> None:
-        worker.task = task
-        if worker.ready:
-            _send(worker, task)
+        worker.tasks.put(task)
 
     def wait(self, workers: list[_Process]) -> Iterator[Event]:
-        ready = wait([worker.pipe for worker in workers], timeout=1.0)
-        for worker in workers:
-            if worker.pipe not in ready:
-                continue
-            try:
-                what, value = worker.pipe.recv()
-            except (EOFError, OSError):  # the other end is gone
-                worker.process.join(timeout=5)
-                what, value = "lost", f"a worker process ended with code {worker.process.exitcode}"
-            if what == "ready":  # only now: a model sent to a worker that is still starting would block the driver
-                worker.ready = True
-                _send(worker, self.data)
-                _send(worker, worker.task)
-            else:
-                yield Event(worker, what, value)
+        with contextlib.suppress(Empty):
+            yield self.events.get(timeout=1.0)
+            while True:
+                yield self.events.get_nowait()
 
     def stop(self, worker: _Process) -> None:
-        worker.pipe.close()
+        worker.tasks.put(None)
         worker.process.terminate()
         worker.process.join(timeout=3)
         if worker.process.is_alive():  # one that is stopped does not even see the signal
@@ -306,11 +314,6 @@ def _context(module: str) -> Any:
     return context
 
 
-def _send(worker: _Process, value: Any) -> None:
-    with contextlib.suppress(OSError):  # a dead worker shows in `wait`
-        worker.pipe.send(value)
-
-
 def _serve(pipe: Connection, threads: int) -> None:
     """A worker's life: take a task, send what came of it, until the driver is gone."""
     import torch
@@ -319,7 +322,6 @@ def _serve(pipe: Connection, threads: int) -> None:
     torch.set_num_threads(threads)
     _die_with_parent()
     try:
-        pipe.send(("ready", None))
         work = pickle.loads(pipe.recv())
         while True:
             task = pipe.recv()
