@@ -33,6 +33,9 @@ def _worker(rank: int, family: str, port: int, folder: Path) -> None:
         save_file(_gradients(trainer), folder / f"{rank}.safetensors")
         validated = trainer.validate()
         save_file(validated, folder / f"val{rank}.safetensors")
+    # A thread of the group that is alive when the interpreter ends can abort the process.
+    names = [Path(f"/proc/self/task/{task}/comm").read_text() for task in os.listdir("/proc/self/task")]
+    assert not [name for name in names if "gloo" in name], names
 
 
 @pytest.mark.parametrize("family", ["grum", "gdss"])

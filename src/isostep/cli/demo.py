@@ -8,7 +8,7 @@ import typer
 
 DEFAULT = "grum-planar-small"
 SEEDS = (0, 1, 2, 3, 4)
-CALLS = 50
+CALLS = 10
 SCHEDULES = ["uniform", "quadratic", "dvs"]
 GRAPHS, QUICK = 256, 16  # fixed, so that what it prints can be repeated
 

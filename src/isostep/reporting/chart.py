@@ -93,14 +93,18 @@ def _curves(panel: Curves, label: str) -> Markup:
         *(tag("text", name, x=_share(at), y=inner + 16, class_="tick") for at, name in columns),
         tag("text", panel.x_label, x="100%", y=inner + 33, class_="tick end"),
     ]
+    guide = Markup()
     if panel.level is not None:
         at = _n(inner * (1 - y(panel.level)))
         grid.append(tag("line", x1=0, x2="100%", y1=at, y2=at, class_="level"))
+    if panel.guide:
+        ends = " ".join(f"{1000 * x(a):.1f},{1000 * (1 - y(b)):.2f}" for a, b in zip(*panel.guide, strict=True))
+        guide = tag("polyline", points=ends, class_="line guide")
     own, middle = panel.group is not None, (len(panel.curves) - 1) / 2
     aside = [ASIDE * (k - middle) if curve.low else 0.0 for k, curve in enumerate(panel.curves)]
     strokes = [_line(curve, x, y, own, side) for curve, side in zip(panel.curves, aside, strict=True)]
     lines = tag(
-        "svg", *strokes, viewBox="0 0 1000 1000", width="100%", height=inner,
+        "svg", guide, *strokes, viewBox="0 0 1000 1000", width="100%", height=inner,
         preserveAspectRatio="none", class_="lines",
     )  # fmt: skip
     marks = [

@@ -47,6 +47,7 @@ class Curves:
     ticks: tuple[float, ...] = ()  # of x; chosen from the data where empty
     points: bool = False  # markers, and not a line alone
     level: float | None = None  # a horizontal line
+    guide: tuple[tuple[float, ...], tuple[float, ...]] = ()  # x and y of a line that is no arm's
     group: int | None = None  # the arm whose parts the curves are; else each curve is an arm
 
 
@@ -84,6 +85,7 @@ def figures(study: Study, comparison: dict[str, Any]) -> dict[str, Figure]:
     made: dict[str, Figure] = {
         "quality": quality(comparison),
         "differences": differences(comparison),
+        "placement": placement(study),
         "step-size": _traces(study, "dt", "step dt"),
         "information": _traces(study, "ds2", "information per step ds²"),
         "variation": variation(study),
@@ -200,6 +202,24 @@ def differences(comparison: dict[str, Any]) -> Figure:
 
 def percent(value: float) -> str:
     return signed(float(f"{value:.2g}")) + " %"
+
+
+def placement(study: Study) -> Figure:
+    """Share of the calls that every arm has made by t, along the share of what is decided by then."""
+    curves = []
+    for k, name, path, _ in _paths(study):
+        t = [v for v in path.trace["t"] if v is not None]
+        shares = [(i + 1) / len(t) for i in range(len(t))]
+        curves.append(Curve(k, name, (0.0, *np.repeat(t, 2).tolist(), 1.0), (0.0, *_stairs(shares), 1.0)))
+    decided = study.record.decided
+    if not curves or not decided.t:
+        return []
+    return [Curves("", tuple(curves), "t (0 noise, 1 data)", "share of the calls", guide=(decided.t, decided.share))]
+
+
+def _stairs(shares: list[float]) -> list[float]:
+    """The value before and after each of the jumps to `shares`."""
+    return [v for pair in zip([0.0, *shares[:-1]], shares, strict=True) for v in pair]
 
 
 def variation(study: Study) -> Figure:

@@ -27,6 +27,9 @@ CAPTIONS = {
     "quality": "Mean over seeds with its 95 % interval, inside the metric's range.",
     "differences": "Paired differences to the first arm of the same budget with their 95 % intervals, uncorrected; an "
     "arrow: the interval goes on. Coloured: the difference holds after correction.",
+    "placement": "Where the calls fall: the share of its calls that an arm has made by t. Wide grey line: the share of "
+    "the decisions before t (length of the predicted entries' path in the Fisher-Rao metric, from a pilot). Calls "
+    "where nothing is decided are lost.",
     "step-size": "Step size along the generative time, first seed.",
     "information": "Information covered by each step. Equal-information stepping aims at a level line.",
     "variation": "The two parts of the information rate: drift V_f and noise V_g, summed over components.",
@@ -45,6 +48,7 @@ def page(study: Study, comparison: dict[str, Any], extra: list[Table]) -> str:
         ("quality", "Quality", "Quality", _quality(comparison, shown, extra)),
         ("differences", "Differences", "Differences", _differences(comparison, shown)),
         ("forming", "A graph forming", "A graph forming", forming(reels)),
+        ("placement", "Decisions", "Where the calls fall", _figure(shown, "placement")),
         ("step", "Step size", "Step size", _figure(shown, "step-size")),
         ("information", "Information", "Information per step", _figure(shown, "information")),
         ("variation", "Drift and noise", "Drift and noise parts", _figure(shown, "variation")),

@@ -56,6 +56,8 @@ def _curves(axis: Axes, panel: Any) -> None:
                 [high - v for v, high in zip(curve.y, curve.high, strict=True)],
             ]
         axis.errorbar(x, curve.y, yerr=reach, label=_plain(curve.name), capsize=3, ms=5, lw=1.3, **style)
+    if panel.guide:
+        axis.plot(*panel.guide, color=INK, alpha=0.3, lw=6, zorder=0, label="decisions")
     if panel.level is not None:
         axis.axhline(panel.level, color=INK, ls="--", lw=1)
     if panel.ticks:

@@ -10,7 +10,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from isostep.base.errors import IsostepError
+import numpy as np
+
+from isostep.base.errors import InputError, IsostepError
 from isostep.base.files import read_json
 from isostep.base.progress import progress
 from isostep.base.versions import versions
@@ -19,12 +21,22 @@ from isostep.model.lookup import load_model
 from isostep.model.model import Model
 from isostep.run.engine import Engine
 from isostep.run.workers import dump_work
-from isostep.sampling.calibrate import prepare
+from isostep.sampling.calibrate import pilot_for, prepare
 from isostep.settings.resolve import budget_knob, build, resolve
 from isostep.settings.schema import SamplerSettings
 from isostep.study.cell import TIMES, at_time, draw, evaluate_run, is_complete, write_cell_run
 from isostep.study.plan import Arm, StudyPlan
-from isostep.study.record import ArmRecord, Cell, ModelRecord, ReferenceRecord, Store, Study, StudyRecord, key_of
+from isostep.study.record import (
+    ArmRecord,
+    Cell,
+    Decided,
+    ModelRecord,
+    ReferenceRecord,
+    Store,
+    Study,
+    StudyRecord,
+    key_of,
+)
 from isostep.study.reference import StudyReference, find_reference
 from isostep.study.reuse import copy_cell, leave_word
 
@@ -60,7 +72,8 @@ def run_study(
         for arm, (settings, _) in zip(plan.arms, resolved, strict=True)
     ]
     keys = [{seed: _cell_key(inputs, reference, metrics) for seed, inputs in row.items()} for row in runs]
-    record = _study_record(plan, model, identity, reference, metrics, resolved, keys)
+    decided = _decided(model, resolved[-1][0]) if plan.record else Decided()
+    record = _study_record(plan, model, identity, reference, metrics, resolved, keys, decided)
     store.write_study(record)
     cells = [key for row in keys for key in row.values()]
 
@@ -212,6 +225,7 @@ def _study_record(
     metrics: tuple[str, ...],
     resolved: list[tuple[SamplerSettings, str]],
     keys: list[dict[int, str]],
+    decided: Decided,
 ) -> StudyRecord:
     info = model.info
     return StudyRecord(
@@ -232,4 +246,20 @@ def _study_record(
             for arm, (settings, note), row in zip(plan.arms, resolved, keys, strict=True)
         ),
         versions=versions(),
+        decided=decided,
     )
+
+
+def _decided(model: Model, settings: SamplerSettings) -> Decided:
+    """From the pilot that calibrated grids use, so it is measured once."""
+    if not getattr(model.decoder, "levels", None):
+        return Decided()
+    try:
+        pilot = pilot_for(model, settings)
+    except InputError:  # a path without information rates, such as an ODE's
+        return Decided()
+    rate = np.sum(list(pilot.decisions.values()), axis=0)
+    t = np.array([0.0, *pilot.t, 1.0])
+    rate = np.array([rate[0], *rate, rate[-1]])
+    length = np.concatenate([[0.0], np.cumsum((rate[1:] + rate[:-1]) / 2 * np.diff(t))])
+    return Decided(t=tuple(t.tolist()), share=tuple((length / length[-1]).tolist()))

@@ -54,6 +54,19 @@ class ArmRecord(Frozen):
     cells: dict[int, Key]
 
 
+class Decided(Frozen):
+    """Which share of a graph's decisions lies before t, as a pilot of the model measured it; empty where none did."""
+
+    t: tuple[float, ...] = ()
+    share: tuple[float, ...] = ()
+
+    @model_validator(mode="after")
+    def _whole(self) -> Decided:
+        if len(self.t) != len(self.share):
+            raise ValueError(f"{len(self.t)} times and {len(self.share)} shares of decisions")
+        return self
+
+
 class StudyRecord(Frozen):
     """`study.json`."""
 
@@ -64,6 +77,7 @@ class StudyRecord(Frozen):
     metrics: tuple[str, ...] = Field(min_length=1)
     arms: tuple[ArmRecord, ...]
     versions: dict[str, str]
+    decided: Decided = Decided()
 
     @model_validator(mode="after")
     def _whole(self) -> StudyRecord:

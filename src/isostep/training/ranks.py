@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from isostep.model.lookup import check_device
 
@@ -29,6 +30,15 @@ class Ranks:
         each = total // self.size
         return slice(self.rank * each, (self.rank + 1) * each)
 
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        """Means over all processes, in place, by one message."""
+        if self.size == 1:
+            return
+        flat = torch.cat([tensor.flatten() for tensor in tensors])
+        torch.distributed.all_reduce(flat)
+        for tensor, mean in zip(tensors, (flat / self.size).split([t.numel() for t in tensors]), strict=True):
+            tensor.copy_(mean.view_as(tensor))
+
 
 @contextlib.contextmanager
 def join_ranks(device: str) -> Iterator[Ranks]:
@@ -39,6 +49,10 @@ def join_ranks(device: str) -> Iterator[Ranks]:
         return
     cuda = device.startswith("cuda")
     place = check_device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if cuda else device)
+    # Optimizers import this; imported while there is a group, it keeps the group's threads alive for ever, and one that
+    # still runs when the interpreter ends can abort the process.
+    import torch._dynamo
+
     torch.distributed.init_process_group("nccl" if cuda else "gloo")
     try:
         yield Ranks(torch.distributed.get_rank(), size, place)

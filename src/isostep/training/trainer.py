@@ -72,17 +72,11 @@ class Trainer:
         self.ema = copy.deepcopy(self.network).eval().requires_grad_(False)
         self.optimizer = _optimizer(config.optimizer, self.network)
         self.objective = Objective(config)
-        self.shared: nn.Module = self.network
-        if ranks.size > 1:
-            devices = [ranks.device] if ranks.device.type == "cuda" else None
-            # GruM's last layer updates a graph state that nothing reads: its parameters get no gradient.
-            self.shared = nn.parallel.DistributedDataParallel(
-                self.network, device_ids=devices, find_unused_parameters=True
-            )
-        elif (fused := config.training.fused(self.network)) is not None:
+        self.quick: nn.Module = self.network
+        if (fused := config.training.fused(self.network)) is not None:
             keep_freed_memory()
-            self.shared = fused
-        if config.run.compile and self.shared is self.network:
+            self.quick = fused
+        if config.run.compile and self.quick is self.network:
             for part in config.training.repeated(self.network):
                 part.compile(dynamic=False)  # equal layers are compiled once
         self.done = 0
@@ -114,8 +108,10 @@ class Trainer:
         torch.manual_seed(key_seed(self.config.seed, "dropout", self.done, self.ranks.rank))
         self.network.train()
         self.optimizer.zero_grad(set_to_none=True)
-        losses = self.objective(self.shared, look)
+        losses = self.objective(self.quick, look)
         self.objective.total(losses).backward()
+        # GruM's last layer updates a graph state that nothing reads: its parameters get no gradient.
+        self.ranks.average([p.grad for p in self.network.parameters() if p.grad is not None])
         return {name: value.detach() for name, value in losses.items()}
 
     def step(self) -> Losses:
@@ -143,9 +139,7 @@ class Trainer:
             look = self.look(self.data.validation, chosen, VALIDATION + first)
             parts.append(torch.stack(list(self.objective(self.ema, look).values())))
         mean = torch.stack(parts).mean(0)
-        if self.ranks.size > 1:
-            torch.distributed.all_reduce(mean)
-            mean /= self.ranks.size
+        self.ranks.average([mean])
         return dict(zip(self.objective.processes, mean, strict=True))
 
 
