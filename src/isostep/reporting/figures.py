@@ -47,7 +47,7 @@ class Curves:
     ticks: tuple[float, ...] = ()  # of x; chosen from the data where empty
     points: bool = False  # markers, and not a line alone
     level: float | None = None  # a horizontal line
-    guide: tuple[tuple[float, ...], tuple[float, ...]] = ()  # x and y of a line that is no arm's
+    guide: tuple[tuple[float, ...], tuple[float, ...]] | None = None  # x and y of a line that is no arm's
     group: int | None = None  # the arm whose parts the curves are; else each curve is an arm
 
 
