@@ -39,6 +39,9 @@ def sample(
     temperature: str | None = typer.Option(
         None, help="Noise times this, exponential solvers: a number, or X=.6,A=.88; A=.95:.85 from t = 0 to 1."
     ),
+    clean_end: bool | None = typer.Option(
+        None, "--clean-end/--no-clean-end", help="Exponential solvers: the result is the last predicted graph itself."
+    ),
     clock: str | None = typer.Option(None, help="graph: own clock each; batch: one for the batch (the paper's DVS)."),
     option: list[str] = typer.Option([], "--set", help="Schedule option, such as --set gamma=0.3 or --set rho=3."),
     device: str = typer.Option("cpu", help="cpu, cuda or mps."),
@@ -67,7 +70,7 @@ def sample(
     chosen = {
         "schedule": schedule, "solver": solver, "steps": steps, "corrector": corrector, "clock": clock, "snr": snr,
         "scale": scale, "schedule_options": parse_options(option),
-        "solver_options": solver_options(eta, temperature),
+        "solver_options": solver_options(eta, temperature, clean_end),
     }  # fmt: skip
     common = {
         "seed": seed, "start": start, "calls": calls, "batch_size": batch_size, "weights": weights, "device": device,
@@ -109,10 +112,11 @@ def _in_memory(model: str, n: int, preset: str | None, trace: bool, **options: A
     return draw(loaded, n, trace=int(trace), **options).summary()
 
 
-def solver_options(eta: float | None, temperature: str | None) -> dict[str, Any]:
+def solver_options(eta: float | None, temperature: str | None, clean_end: bool | None = None) -> dict[str, Any]:
     """Options of the exponential solvers that have a flag of their own, those that are given."""
-    given = {} if eta is None else {"eta": eta}
-    return given if temperature is None else {**given, "temperature": parse_temperature(temperature)}
+    tau = None if temperature is None else parse_temperature(temperature)
+    given = {"eta": eta, "temperature": tau, "clean_end": clean_end}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def parse_temperature(text: str) -> Any:
