@@ -1,7 +1,7 @@
 """Quality against network calls: every solver and schedule at the same budgets, against the model's long run.
 
     python benchmarks/frontier.py MODEL --out DIR [-n 500] [--seeds 0-4] [--calls 10,20,50,100,250,1000]
-                                  [--arms TEXT] [--grid gdss] [--solver euler] [--metrics NAMES]
+                                  [--arms TEXT] [--grid gdss] [--solver euler] [--eta 1] [--metrics NAMES]
                                   [--csv FILE] [--markdown FILE] [--plot FILE.svg]
 
 A study (resumable: finished cells are kept in DIR) whose arms are compared, paired by seed, with the yardstick: 1000
@@ -99,7 +99,10 @@ def make_plan(model: Model, args: argparse.Namespace) -> StudyPlan:
     budgets = parse_counts(args.calls, "--calls")
     methods = [m for m in METHODS[model.info.family] if not args.arms or any(t in m.name for t in args.arms.split(";"))]
     yardstick = {"schedule": args.grid, "solver": args.solver, "steps": args.yardstick, "clock": "graph"}
-    arms = [Arm(name=f"yardstick: {args.yardstick} steps, {args.grid}, {args.solver}", chosen=yardstick)]
+    name = f"yardstick: {args.yardstick} steps, {args.grid}, {args.solver}"
+    if args.eta is not None:
+        yardstick["solver_options"], name = {"eta": args.eta}, f"{name} eta {args.eta:g}"
+    arms = [Arm(name=name, chosen=yardstick)]
     arms += [m.arm(calls) for m in methods for calls in budgets if m.many or calls <= FEW]
     return StudyPlan(
         title=f"Quality against calls: {model.info.name}", model=args.model, arms=tuple(arms),
@@ -256,6 +259,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0-4")
     parser.add_argument("--calls", default=BUDGETS)
     parser.add_argument("--yardstick", type=int, default=1000, help="steps of the yardstick")
+    parser.add_argument("--eta", type=float, help="noise of the yardstick's exponential steps")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--arms", help="only arms whose name contains one of these texts")
     parser.add_argument("--grid", default="uniform", help="grid of the yardstick")
