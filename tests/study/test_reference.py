@@ -11,9 +11,9 @@ from isostep.dataset.catalogue import CATALOGUE, Benchmark
 from isostep.dataset.generate import generate_planar
 from isostep.dataset.read import in_order
 from isostep.metric import mmd
-from isostep.metric.evaluate import evaluate
+from isostep.metric.evaluate import evaluate, metric_names
 from isostep.metric.graph_reference import GraphReference
-from isostep.metric.suite import build_reference
+from isostep.metric.suite import build_reference, check_metrics
 from isostep.model.lookup import embedded_names, load_model
 from isostep.study.reference import find_reference
 
@@ -63,3 +63,15 @@ def test_every_embedded_model_names_a_known_dataset():
 def test_unknown_names_are_told():
     with pytest.raises(InputError, match="nowhere"):
         find_reference("nowhere", None)
+
+
+@pytest.mark.parametrize("name", ["planar", "sbm", "community_small", "qm9"])
+def test_what_evaluate_measures_a_study_takes(name):
+    found = find_reference(name, None)
+    check_metrics(found.reference.kind, found.reference, metric_names(found.reference, found.rule), name, found.rule)
+
+
+def test_without_a_rule_graphs_are_not_valid_or_invalid():
+    found = find_reference("community_small", None)
+    with pytest.raises(InputError, match="unknown metric 'valid'"):
+        check_metrics("graph", found.reference, ["valid"], "community_small", found.rule)

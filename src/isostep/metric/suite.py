@@ -117,14 +117,14 @@ def suite_of(kind: str) -> Suite:
     return SUITES[kind]
 
 
-def check_metrics(kind: str, reference: Reference, metrics: Iterable[str], name: str) -> None:
+def check_metrics(kind: str, reference: Reference, metrics: Iterable[str], name: str, rule: str | None = None) -> None:
     """Refuse, before anything is generated, a reference of another kind and metrics that this kind does not have."""
     suite = suite_of(kind)
     if isinstance(suite, MoleculeSuite) != isinstance(suite_of(reference.kind), MoleculeSuite):
         raise InputError(
             f"the model makes {kind}s, but the reference {name} holds {reference.kind}s; name another with --reference"
         )
-    known = [metric.name for metric in suite.metrics(Items(kind), None, Shipped(reference.kind))]
+    known = [metric.name for metric in suite.metrics(Items(kind), None, Shipped(reference.kind, valid=rule))]
     known += [metric.name for metric in CONFORMER_METRICS if isinstance(suite, ConformerSuite)]
     for key in metrics:
         if key not in known:

@@ -59,7 +59,7 @@ def run_study(
     store = Store(Path(out))
     reference = find_reference(plan.reference or model.info.dataset, plan.kernel)
     metrics = plan.metrics or suite_of(model.info.kind).usual
-    check_metrics(model.info.kind, reference.reference, metrics, reference.name)
+    check_metrics(model.info.kind, reference.reference, metrics, reference.name, reference.rule)
     identity = model.fingerprint()
     resolved = [_settings(model, arm.chosen, arm.calls) for arm in plan.arms]
     runs = [
