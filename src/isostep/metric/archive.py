@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -16,6 +17,11 @@ from isostep.base.errors import InputError
 from isostep.base.limits import within
 
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+# What numpy and zipfile raise on damaged files; numpy reads an array's header as Python.
+DAMAGE = (
+    LookupError, ValueError, TypeError, AttributeError, EOFError, ArithmeticError, RuntimeError, MemoryError,
+    SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -32,10 +38,9 @@ def opened(path: str | Path) -> Iterator[np.lib.npyio.NpzFile]:
         raise
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}; check the path") from error
-    except (LookupError, ValueError, TypeError, AttributeError, EOFError, ArithmeticError, RecursionError) as error:
-        raise InputError(f"{path} is not a reference file: {str(error)[:200]}; build it again") from error
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, MemoryError) as error:
-        raise InputError(f"{path} is not a reference file: {str(error)[:200]}; build it again") from error
+    except DAMAGE as error:
+        cause = " ".join(str(error).split())[:200]
+        raise InputError(f"{path} is not a reference file: {cause}; build it again") from error
 
 
 def _check(path: str | Path) -> None:

@@ -94,8 +94,9 @@ class GraphSummary(GraphReference):
             tables = {(split, name): arrays[f"{split}/{name}"] for split in SPLITS for name in STATISTICS}
             hashes: dict[Split, np.ndarray] = {split: arrays[f"{split}/hashes"] for split in SPLITS}
             nspdk = Moments(*(arrays[f"nspdk/{key}"] for key in Moments._fields))
-        test, train = (Unkept(len(hashes[split])) for split in SPLITS)
-        return GraphSummary(test, train, tables, hashes, nspdk, floors=meta["floors"])  # type: ignore[arg-type]
+            floors = {str(key): float(value) for key, value in meta["floors"].items()}
+            test, train = (Unkept(len(hashes[split])) for split in SPLITS)
+        return GraphSummary(test, train, tables, hashes, nspdk, floors=floors)  # type: ignore[arg-type]
 
 
 def isomorphism_hashes(graphs: Iterable[Graph]) -> np.ndarray:

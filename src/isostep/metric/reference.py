@@ -141,8 +141,9 @@ class MoleculeReference:
                 name, _, key = file.partition("/")
                 if key:
                     statistics[name][key] = arrays[file]
-        floors = {name: [(int(n), float(value)) for n, value in rows] for name, rows in meta["floors"].items()}
-        return MoleculeReference(statistics, floors, meta["sizes"], meta["rdkit"], str(meta.get("extends", "")))
+            floors = {name: [(int(n), float(value)) for n, value in rows] for name, rows in meta["floors"].items()}
+            sizes = {str(split): int(size) for split, size in meta["sizes"].items()}
+            return MoleculeReference(statistics, floors, sizes, str(meta["rdkit"]), str(meta.get("extends", "")))
 
 
 def _needed(metric: MoleculeMetric | ConformerMetric) -> str:
