@@ -1,11 +1,19 @@
-"""MkDocs hook: the site asks no other machine for anything. The search from a disk needs a small script: it is here."""
+"""MkDocs hook: the site asks no other machine for anything, and screen readers hear what its search is.
 
-SHIM = "https://unpkg.com/iframe-worker/shim"
+The search from a disk needs a small script: it is in `assets`.
+"""
+
+CHANGES = {
+    "https://unpkg.com/iframe-worker/shim": "assets/iframe-worker.js",
+    'data-md-component="search" role="dialog"': 'data-md-component="search" role="dialog" aria-label="Search"',
+}
 
 
 def on_post_page(output: str, page, config) -> str:
-    return output.replace(SHIM, "assets/iframe-worker.js")
+    for old, new in CHANGES.items():
+        output = output.replace(old, new)
+    return output
 
 
 def on_post_template(output: str, template_name: str, config) -> str:
-    return output.replace(SHIM, "assets/iframe-worker.js")
+    return on_post_page(output, None, config)

@@ -14,7 +14,7 @@ from isostep.item.sketch import Sketch
 from isostep.reporting.page import write_report
 from isostep.study.comparison import compare_arms
 from isostep.study.record import load_study
-from tests.reporting.browser import open_page
+from tests.reporting.browser import audit, open_page
 
 FIGURES = ("quality", "differences", "step-size", "information", "variation", "convergence")
 SMILES = ["CCO", "C1CC1N", "CC(=O)O", "c1ccco1", "C#N", "OC1CNC1", "CC(C)C=O"]
@@ -264,6 +264,17 @@ def test_a_page_can_be_read_by_machines(graph_page):
     for control in re.findall(r"<(?:input|select)[^>]*>", text):
         before = text[: text.index(control)]
         assert before.rfind("<label>") > before.rfind("</label>"), control
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1400, False), (390, True)])
+def test_axe_finds_nothing_serious(graph_page, tmp_path, width, dark):
+    assert audit(graph_page, tmp_path, width, dark) == []
+
+
+def test_axe_sees_what_is_wrong(tmp_path):
+    (tmp_path / "page.html").write_text('<html lang="en"><title>x</title><body><img src="x.png"></body></html>')
+    (line,) = audit(tmp_path / "page.html", tmp_path, 390, dark=False)
+    assert line.startswith("critical image-alt")
 
 
 def test_the_check_sees_a_page_that_asks_the_network(graph_page, tmp_path):
