@@ -248,6 +248,8 @@ def fuzz(place: Path, name: str, count: int, every: int) -> int:
     chooser, reader = random.Random(name), READERS[name](place)
     good = {path: path.read_bytes() for path in reader.files}
     reader.read()
+    if reader.command:
+        list(in_a_process(reader.command(), place))  # the first one may compile
     before = tree(place)
     refused, wrong = 0, []
     for k in range(count):
