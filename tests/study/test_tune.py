@@ -6,6 +6,7 @@ import json
 import math
 import random
 import shutil
+from statistics import fmean
 
 import pytest
 
@@ -13,7 +14,8 @@ from isostep.base.errors import InputError
 from isostep.model.analytic import analytic_model
 from isostep.model.folder import add_choices, read_card, save_model, store_choices
 from isostep.model.lookup import load_model
-from isostep.reporting.tuning import tables, write_tuning_report
+from isostep.reporting.tables import number
+from isostep.reporting.tuning import FAR, tables, write_tuning_report
 from isostep.sampling.run import sample
 from isostep.settings.resolve import auto_choice, make_solver, resolve
 from isostep.settings.schema import AutoChoice, CorrectorPreset
@@ -165,7 +167,14 @@ def test_the_record_becomes_tables_and_a_page(found):
     write_tuning_report(folder / "page.html", folder / "tuned")
     text = (folder / "page.html").read_text()
     assert record.reason in text
-    assert text.count("<svg") == 1
+    assert text.count('class="plot"') == len(record.yardstick)  # one panel a metric
+    assert all(
+        f"{name} " in text and f", {LONG} {number(fmean(values))}" in text for name, values in record.yardstick.items()
+    )
+    known = [c.loss for c in record.candidates if c.name in (record.baseline, record.winner)]
+    near = [c for c in record.candidates if c.loss <= max(known) + FAR]
+    assert text.count('class="mark"') == len(record.yardstick) * (len(near) + 2)  # auto and winner once more
+    assert ("are not drawn" in text) == (len(near) < len(record.candidates))
 
 
 def test_time_that_is_spent_ends_the_search_but_not_the_confirmation(tmp_path):

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from isostep.base.markup import Markup, join, tag
+from isostep.base.markup import Markup, tag
 from isostep.reporting.figures import Curve, Curves, Dot, Dots, Figure
 from isostep.reporting.tables import number
 
@@ -105,7 +105,7 @@ def _curves(panel: Curves, label: str) -> Markup:
     strokes = [_line(curve, x, y, own, side) for curve, side in zip(panel.curves, aside, strict=True)]
     lines = tag(
         "svg", guide, *strokes, viewBox="0 0 1000 1000", width="100%", height=inner,
-        preserveAspectRatio="none", class_="lines",
+        preserveAspectRatio="none", class_="lines" if panel.joined else "lines unjoined",
     )  # fmt: skip
     marks = [
         mark
@@ -119,7 +119,7 @@ def _curves(panel: Curves, label: str) -> Markup:
         aria_label=f"{title} over {panel.x_label}, first to last point. {said}. Arrow keys read single values.",
         data_x=panel.x_label, data_scale=f"{x.low:.9g} {x.high:.9g} {int(x.log)} {y.low:.9g} {y.high:.9g} {int(y.log)}",
     )  # fmt: skip
-    names = tag("span", *(join([swatch(c.group), c.name, " "]) for c in panel.curves), class_="parts") if own else ""
+    names = tag("span", *(tag("span", swatch(c.group), c.name) for c in panel.curves), class_="parts") if own else ""
     return tag("figure", tag("figcaption", title, names), plot, class_="panel", data_arm=panel.group)
 
 

@@ -46,6 +46,7 @@ class Curves:
     log_y: bool = False
     ticks: tuple[float, ...] = ()  # of x; chosen from the data where empty
     points: bool = False  # markers, and not a line alone
+    joined: bool = True  # by a line
     level: float | None = None  # a horizontal line
     guide: tuple[tuple[float, ...], tuple[float, ...]] | None = None  # x and y of a line that is no arm's
     group: int | None = None  # the arm whose parts the curves are; else each curve is an arm

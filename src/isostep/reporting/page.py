@@ -196,7 +196,7 @@ def drawn_table(table: Table) -> Markup:
 
     rows = tag("tbody", *(row(cells) for cells in table.rows))
     columns = tag("thead", tag("tr", *(head(cell, k) for k, cell in enumerate(table.header))))
-    inner = tag("table", tag("caption", table.title), columns, rows)
+    inner = tag("table", tag("caption", tag("span", table.title)), columns, rows)
     shown = tag("div", inner, class_="scroll", tabindex=0, role="region", aria_label=table.title)
     return join([shown, *(tag("p", note, class_="notes") for note in table.notes)])
 

@@ -4,13 +4,10 @@ line styles and markers repeat the distinction.
 
 from __future__ import annotations
 
-import io
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isostep.base.files import replacing
-from isostep.base.markup import Markup, tag, unstyled
 from isostep.base.text import printable
 from isostep.reporting.figures import Dots
 from isostep.reporting.figures import Figure as Panels
@@ -95,25 +92,6 @@ def save(figure: Figure, stem: str | Path, suffixes: tuple[str, ...] = ("svg", "
     for suffix in suffixes:
         with replacing(Path(f"{stem}.{suffix}")) as temporary, _same_bytes():
             figure.savefig(temporary, format=suffix, dpi=160, facecolor="white", metadata=_METADATA[suffix])
-
-
-def inline(figure: Figure, label: str) -> Markup:
-    """SVG for a page: its colours are the page's variables, which follow light and dark; no styles of its own."""
-    buffer = io.StringIO()
-    with _same_bytes():
-        figure.savefig(buffer, format="svg", transparent=True, metadata=_METADATA["svg"])
-    svg = buffer.getvalue()
-    inner = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
-    inner = unstyled(re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", inner, flags=re.S))
-    for k, colour in enumerate(COLOURS):
-        inner = re.sub(colour, f"var(--series-{k})", inner, flags=re.I)
-    inner = re.sub(INK, "var(--ink)", inner, flags=re.I)
-    inner = re.sub(FAINT, "var(--line)", inner, flags=re.I)
-    prefix = re.sub(r"\W", "", label)
-    inner = re.sub(r'id="', f'id="{prefix}-', inner)
-    inner = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", inner)
-    box = re.search(r'viewBox="([\d. ]*)"', svg)
-    return tag("svg", Markup(inner), viewBox=box[1] if box else None, role="img", aria_label=label)
 
 
 def _same_bytes():

@@ -1,23 +1,21 @@
-"""A tuning run: its candidates, the winner and the long run, as tables, a plot and a page."""
+"""A tuning run: its candidates, the winner and the long run, as tables, a figure and a page."""
 
 from __future__ import annotations
 
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from isostep.base.files import write_text
 from isostep.base.markup import Markup, join, tag
-from isostep.reporting.page import document, drawn_table
-from isostep.reporting.plots import COLOURS, FAINT, INK, inline, panels
+from isostep.reporting.chart import drawn
+from isostep.reporting.figures import Curve, Curves, Figure
+from isostep.reporting.page import copied, document, drawn_table
 from isostep.reporting.tables import ARROW, Table, interval_text, number, p_value, signed
-from isostep.study.significance import spread
-from isostep.study.tune_record import LEVELS, LONG, LOSS, TUNE, TuneRecord, read_tuning
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from isostep.study.tune_record import LEVELS, LONG, LOSS, TUNE, Candidate, TuneRecord, read_tuning
 
 LISTED = 12
+FAR = 1.0  # in loss, behind auto
+LOOKS = (6, 5, 0, 1, 2)  # colour and marker of candidates by their seeds, of auto, of the winner
 
 
 def tables(record: TuneRecord) -> list[Table]:
@@ -37,7 +35,7 @@ def confirmation(record: TuneRecord) -> Table:
     seeds = record.plan.confirm_seeds
     who = record.winner if record.winner != record.baseline else record.baseline
     title = f"{who}: {record.plan.n} {record.kind}s, seeds {seeds[0]} to {seeds[-1]}, which the search never saw"
-    header = ("metric", "against", "verdict", "its value", "value", "difference", "95 % interval, uncorrected", "p")
+    header = ("metric", "against", "verdict", "other", "own", "difference", "95 % interval, uncorrected", "p")
     notes = ("Verdicts follow p after Holm's correction over all metrics; the loss is one test of its own.",)
     return Table(title, header, tuple(rows), notes, text_columns=3)
 
@@ -73,33 +71,33 @@ def _mean(values: tuple[float | None, ...]) -> float | None:
 
 
 def frontier(record: TuneRecord) -> Figure:
-    """Every candidate as a dot: its loss, and each metric; the long run as a line with its interval."""
-    from scipy.stats import t as student
+    """Every candidate near the best as a dot, by its loss, in each metric; the long run as a line."""
+    near, _ = _near(record)
+    panels: Figure = []
+    for name in (name for name in record.yardstick if name in record.objective.better):
+        found = [(c, value) for c in near if (value := c.values.get(name)) is not None]
+        level = _mean(record.yardstick[name])
+        if not found or level is None:
+            continue
+        parts = {f"{n} seed{'s' * (n > 1)}": [pair for pair in found if pair[0].seeds == n] for n in LEVELS}
+        parts["auto"] = [pair for pair in found if pair[0].name == record.baseline]
+        parts["winner"] = [pair for pair in found if pair[0].name == record.winner]
+        curves = tuple(
+            Curve(k, part, tuple(c.loss for c, _ in pairs), tuple(value for _, value in pairs))
+            for k, (part, pairs) in zip(LOOKS, parts.items(), strict=True)
+            if pairs
+        )
+        title = f"{name} {ARROW[record.objective.better[name]]}, {LONG} {number(level)}"
+        panels.append(Curves(title, curves, "loss", points=True, joined=False, level=level, group=0))
+    return panels
 
-    names = [name for name in record.yardstick if name in record.objective.better and _mean(record.yardstick[name])]
-    figure, axes = panels(len(names))
-    for axis, name in zip(axes, names, strict=True):
-        found = [value for value in record.yardstick[name] if value is not None]
-        centre = spread(found)
-        if centre.sd is not None:
-            reach = float(student.ppf(0.975, centre.n - 1)) * centre.sd / centre.n**0.5
-            axis.axhspan(centre.mean - reach, centre.mean + reach, color=FAINT, alpha=0.5, lw=0)
-        axis.axhline(centre.mean, color=INK, lw=1, ls="--", label=f"{LONG}, {record.yardstick_calls:.0f} calls")
-        dots = [(c, c.loss, value) for c in record.candidates if (value := c.values.get(name)) is not None]
-        for seeds in sorted({c.seeds for c, *_ in dots}):
-            x, y = zip(*((loss, value) for c, loss, value in dots if c.seeds == seeds), strict=True)
-            colour = COLOURS[0] if seeds == LEVELS[-1] else COLOURS[6]
-            what = f"candidates, {seeds} seed{'s' * (seeds > 1)}"
-            axis.plot(x, y, "o", ms=2.5 + 0.5 * seeds, mfc="none", color=colour, label=what)
-        for c, loss, value in dots:
-            if c.name == record.baseline:
-                axis.plot([loss], [value], "s", color=COLOURS[1], ms=7, label="auto")
-            if c.name == record.winner:
-                axis.plot([loss], [value], "*", color=COLOURS[2], ms=11, label="winner")
-        axis.set(xlabel="loss", title=f"{name} {ARROW[record.objective.better[name]]}")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=3, frameon=False, fontsize=8.5, labelcolor=INK)  # type: ignore[arg-type]
-    return figure
+
+def _near(record: TuneRecord) -> tuple[list[Candidate], int]:
+    """Candidates by their loss, and the number of those too far behind, which would flatten the rest."""
+    known = [c.loss for c in record.candidates if c.name in (record.baseline, record.winner)]
+    most = max(known or [record.candidates[0].loss]) + FAR
+    near = sorted((c for c in record.candidates if c.loss <= most), key=lambda c: c.loss)
+    return near, len(record.candidates) - len(near)
 
 
 def write_tuning_report(path: Path, folder: Path) -> None:
@@ -114,14 +112,18 @@ def write_tuning_report(path: Path, folder: Path) -> None:
     )
     items = [tag("li", text) for text in (state, kept)]
     lead = join([tag("p", about, class_="soft"), tag("div", tag("ul", *items), class_="finding")])
-    caption = "Candidates of the search by their loss. Dashed: the long run, with the 95 % interval of its mean."
-    drawn = tag("figure", Markup(inline(frontier(record), "frontier")), tag("figcaption", caption), class_="scrolls")
+    _, far = _near(record)
+    shown = (
+        f"Candidates of the search by their loss; dashed: the {LONG}, {number(record.yardstick_calls)} calls. "
+        + f"{far} candidates with a loss more than {FAR:g} behind are not drawn." * bool(far)
+    )
+    drawn_figure = join([tag("p", shown, class_="soft"), drawn(frontier(record), "frontier")])
     sections = [
         ("confirmation", "Confirmation", "Confirmed on fresh seeds",
          drawn_table(confirmation(record)) if record.tests else Markup()),
-        ("frontier", "Frontier", "Frontier", drawn),
+        ("frontier", "Frontier", "Frontier", drawn_figure),
         ("candidates", "Candidates", "Candidates", drawn_table(candidates(record))),
-        ("repeat", "Repeat it", "Repeat it", tag("pre", plan.command)),
+        ("repeat", "Repeat it", "Repeat it", copied(plan.command)),
     ]  # fmt: skip
     made = f"Made by isostep {metadata.version('isostep')} from {folder.name}/{TUNE}."
     write_text(path, document(f"Tuning of {plan.model}", lead, sections, made))
