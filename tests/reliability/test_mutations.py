@@ -27,10 +27,10 @@ from typing import NamedTuple
 
 import pytest
 
-from isostep.base.errors import IsostepError
+from isostep.base.errors import InputError, IsostepError
 from isostep.cli import main
 from isostep.cli.sample import parse_options
-from isostep.dataset.read import read_graph_file, read_molecule_file
+from isostep.dataset.read import all_test, read_graph_file, read_molecule_file
 from isostep.item.encoding import MoleculeSpec
 from isostep.metric.items import gather
 from isostep.metric.reference import FOLDER, MoleculeReference, load_reference
@@ -211,7 +211,7 @@ READERS: dict[str, Callable[[Path], Reader]] = {
     "run smi": _text("molecules.smi", b"CCO\t0\t1\n\t1\t0\nC=O\t2\t1\n", gather, _evaluate("qm9", "valid")),
     "csv": _text("a.csv", b'id,smiles\n1,CCO\n2,"C1CC1"\n', gather, _evaluate("qm9", "valid")),
     "sdf": _text("a.sdf", SDF, gather, _evaluate("qm9", "valid")),
-    "graph data": _text("a.jsonl", JSONL, lambda path: read_graph_file(path, lambda count: [0] * count)),  # type: ignore
+    "graph data": _text("a.jsonl", JSONL, lambda path: read_graph_file(path, all_test)),
     "molecule data": _text("b.csv", b"smiles,test\nCCO,0\nC=O,1\nC#N,0\n", lambda path: read_molecule_file(path, SPEC)),
     "preset": _text(
         "a.toml", (PRESETS / "sampling" / "grum-qm9.toml").read_bytes(), read_preset,
@@ -329,6 +329,19 @@ def place(tmp_path, monkeypatch) -> Path:
 @pytest.mark.parametrize("name", [name for name in READERS if name != "study"])
 def test_a_few_mutations(place, name):
     fuzz(place, name, FEW, every=FEW // 2)
+
+
+def test_what_mutations_found(tmp_path):
+    """A valence that RDKit trips over; a header of an array that is no Python."""
+    text = SDF.decode().replace("C   0", "C   " + "9" * 5000, 1)
+    assert text != SDF.decode()
+    (tmp_path / "a.sdf").write_text(text)
+    with pytest.raises(InputError, match="impossible valence"):
+        gather(tmp_path / "a.sdf", strict=True)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("version.npy", b"\x93NUMPY\x01\x00\x05\x00{'a'(")
+    with pytest.raises(InputError, match="not a reference file"):
+        load_reference(tmp_path / "a.npz")
 
 
 @pytest.mark.slow

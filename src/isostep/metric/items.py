@@ -280,7 +280,10 @@ def _fault(text: str) -> str:
 
     with rdBase.BlockLogs():
         molecule = Chem.MolFromSmiles(text, sanitize=False)
-        problems = [] if molecule is None else Chem.DetectChemistryProblems(molecule)
+        try:
+            problems = [] if molecule is None else Chem.DetectChemistryProblems(molecule)
+        except RuntimeError:  # of some atoms it does not know the valence, and ends there
+            return "of an impossible valence"
     if molecule is None:
         return "not SMILES"
     return problems[0].Message().strip() if problems else "no atom"
