@@ -15,7 +15,7 @@ import itertools
 import math
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -86,19 +86,6 @@ class RecordedNoise:
     """Given tensors: `pattern(like, draw, stream)` for every call."""
 
     pattern: Callable[[GraphState, Draw, int], Mapping[str, Tensor]]
-
-    @staticmethod
-    def replay(tensors: Sequence[Mapping[str, Tensor]]) -> RecordedNoise:
-        """The n-th call gets the n-th entry."""
-        queue: Iterator[Mapping[str, Tensor]] = iter(tensors)
-
-        def following(like: GraphState, draw: Draw, stream: int) -> Mapping[str, Tensor]:
-            try:
-                return next(queue)
-            except StopIteration:
-                raise InputError(f"recorded noise has only {len(tensors)} entries; record more steps") from None
-
-        return RecordedNoise(following)
 
     def normal(self, like: GraphState, draw: Draw, stream: int) -> dict[str, Tensor]:
         return {n: like.project(n, z.expand(like[n].shape)) for n, z in self.pattern(like, draw, stream).items()}

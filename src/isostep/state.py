@@ -12,7 +12,7 @@ for: a wrong guess would give noise of the wrong symmetry without a word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeVar, get_args
@@ -236,11 +236,6 @@ def expand(coefficient: Tensor, like: Tensor) -> Tensor:
 def where_rows(rows: Tensor, new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Component by component: `new` where `rows` (B,) is true, `old` elsewhere."""
     return {n: torch.where(rows.view(-1, *(1,) * (new[n].ndim - 1)), new[n], old[n]) for n in new}
-
-
-def map_components(function: Callable[..., Tensor], *maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Apply a function to the same component of several mappings."""
-    return {name: function(*(each[name] for each in maps)) for name in maps[0]}
 
 
 def _infer_kind(name: str, value: Tensor) -> Kind:

@@ -14,7 +14,7 @@ from scipy.special import gammaln
 from isostep.base.errors import InputError, MissingPackageError
 from isostep.item.graph import Graph
 from isostep.metric import sbm
-from isostep.metric.sbm import Partition, choose_inference, description_length, graph_tool_python, infer, infer_blocks
+from isostep.metric.sbm import Partition, choose_inference, graph_tool_python, infer, infer_blocks
 
 
 def planted(sizes: list[int], seed: int, inside: float = 0.3, across: float = 0.005) -> tuple[Graph, np.ndarray]:
@@ -61,7 +61,7 @@ def test_length_is_the_formula(seed):
     rng = np.random.default_rng(seed)
     graph = Graph.from_networkx(networkx.gnp_random_graph(9, 0.3, seed=seed))
     labels = rng.integers(3, size=9)
-    assert description_length(graph, labels) == pytest.approx(formula(graph, labels), abs=1e-9)
+    assert Partition(graph, labels).length() == pytest.approx(formula(graph, labels), abs=1e-9)
 
 
 def test_partition_numbers():
@@ -75,12 +75,12 @@ def test_moves_and_merges_choose_the_least_length():
     for i in range(graph.n):
         partition = Partition(graph, labels)
         partition._best_move(i)
-        trials = [description_length(graph, np.where(np.arange(graph.n) == i, r, labels)) for r in range(5)]
+        trials = [Partition(graph, np.where(np.arange(graph.n) == i, r, labels)).length() for r in range(5)]
         assert partition.length() == pytest.approx(min(trials), abs=1e-8)
-        assert partition.length() == pytest.approx(description_length(graph, partition.labels), abs=1e-8)
+        assert partition.length() == pytest.approx(Partition(graph, partition.labels).length(), abs=1e-8)
     partition = Partition(graph, labels)
     partition.merge()
-    trials = [description_length(graph, np.where(labels == s, r, labels)) for r in range(5) for s in range(r)]
+    trials = [Partition(graph, np.where(labels == s, r, labels)).length() for r in range(5) for s in range(r)]
     assert partition.length() == pytest.approx(min(trials), abs=1e-8)
 
 
@@ -89,7 +89,7 @@ def test_planted_blocks_are_found(sizes):
     graph, labels = planted(sizes, seed=1)
     order = np.random.default_rng(0).permutation(graph.n)
     found = infer_blocks(Graph.of(graph.n, order[graph.edges]), seed=3)[order]
-    assert description_length(graph, found) <= description_length(graph, labels) + 1e-9
+    assert Partition(graph, found).length() <= Partition(graph, labels).length() + 1e-9
     assert np.mean([same_partition(found[keep], labels[keep]) for keep in np.array_split(order, 10)]) >= 0.8
     assert len(set(found.tolist())) == len(sizes)
 

@@ -60,14 +60,3 @@ def test_sampling_says_it_once(caplog):
         sample(bare, 2, calls=4)
     assert len(caplog.messages) == 1
     assert "isostep tune" in caplog.messages[0]
-
-
-def test_a_card_of_one_choice_by_steps_is_read():
-    old = SamplerPreset.model_validate({"auto": {"schedule": "arclength", "solver": "s4", "steps": 50}})
-    assert [(c.calls, c.schedule, c.solver) for c in old.auto] == [(100, "arclength", "s4")]
-    noisy = SamplerPreset.model_validate({"auto": {"eta": 4.0}})
-    assert resolve(noisy) == resolve(
-        noisy, schedule="cosine", solver="exponential-2", steps=50, solver_options={"eta": 4.0}
-    )
-    usual = {"schedule": "cosine", "solver": "exponential-2", "steps": 50, "eta": 1.0, "corrector": None}
-    assert SamplerPreset.model_validate({"auto": {**usual, "schedule_options": {}}}).auto == ()

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from isostep.cli import main
-from isostep.study.record import load_study
 
 
 def _edit(path: Path, change: Callable[[Any], Any]) -> None:
@@ -41,18 +40,6 @@ def _drop(*place: Any) -> Callable[[Any], None]:
 
 def _cut(frames: list[str]) -> None:
     frames[0] = frames[0][:-1]
-
-
-def _old(change: Callable[[Any], Any]) -> Callable[[Any], None]:
-    """A record from before there were films."""
-
-    def rewrite(record: Any) -> None:
-        record["times"] = [0.0, 1.0]
-        record["pictures"] = [[{"n": 3, "edges": [[0, 1, 1]]} for _ in range(2)] for _ in range(2)]
-        change(record["pictures"])
-        del record["films"]
-
-    return rewrite
 
 
 STUDY = {
@@ -93,8 +80,6 @@ TRACK = {
     "an edge to nowhere": _put("films", 0, "pairs", 0, value=[0, 999]),
     "elements without nodes": _put("films", 0, "elements", value=["C"]),
     "millions of nodes": _put("films", 0, "n", value=10**9),
-    "older, pictures cut": _old(lambda rows: rows[1].pop()),
-    "older, an edge of order 9": _old(lambda rows: rows[0][0]["edges"].append([0, 1, 9])),
 }
 BYTES = {
     "cut": b'{"format": 1, "plan"',
@@ -172,12 +157,3 @@ def test_terminal_escapes_in_a_record_are_not_printed(folder, files, monkeypatch
     assert "\x1b" not in told
     assert "\x07" not in told
     assert r"\x1b[31mred" in told
-
-
-def test_a_record_from_before_films_is_read(folder, files):
-    _edit(files["path"], _old(lambda rows: None))
-    trajectory = load_study(folder).recorded(0)
-    assert trajectory is not None
-    film = trajectory[0].films[1]
-    assert film.n == 3
-    assert film.sketch(1).decided == ((0, 1, 1),)

@@ -1,4 +1,4 @@
-"""Reading `.npz` archives that may be anything."""
+"""References as `.npz` archives without pickles: written whole, read whatever they may be."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from isostep.base.archive import check_entries
 from isostep.base.errors import InputError
+from isostep.base.files import replacing
 from isostep.base.limits import within
 
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -22,6 +23,11 @@ DAMAGE = (
     LookupError, ValueError, TypeError, AttributeError, EOFError, ArithmeticError, RuntimeError, MemoryError,
     SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
+
+
+def store(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager

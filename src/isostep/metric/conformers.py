@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.stats import wasserstein_distance
@@ -17,34 +17,19 @@ from scipy.stats import wasserstein_distance
 from isostep.base.errors import InputError
 from isostep.item.conformer import Conformer
 from isostep.metric.base import Measure
-from isostep.metric.molecules import Arrays, Fitted
+from isostep.metric.molecules import Arrays, FittedMetric
 
 QUANTILES = (np.arange(100) + 0.5) / 100
 LEAST_SHARE = 0.002  # rarer types say little
 Values = tuple[list[str], list[float], list[int]]  # types, values, number of the molecule
 
 
-class ConformerMetric:
-    """`fit` a reference to arrays, `compare` generated conformers with them."""
+class ConformerMetric(FittedMetric):
+    """Of molecules with positions."""
 
-    name: ClassVar[str]
-    definition: ClassVar[str]
-    equals: ClassVar[str] = "ours"
-    better: ClassVar[Literal["lower", "higher"]]
-    bounds: ClassVar[tuple[float, float]] = (0.0, np.inf)
-
-    def fit(self, reference: Sequence[Conformer]) -> dict[str, np.ndarray]:
-        return {}
-
-    def compare(self, generated: Sequence[Conformer], reference: Arrays) -> Measure:
-        raise NotImplementedError
-
-    def prepare(self, generated: Sequence[Conformer], reference: Any) -> Measure:
-        fitted = isinstance(reference, Fitted)
-        return self.compare(generated, reference.arrays_of(self) if fitted else self.fit(reference))
-
-    def floor(self, reference: Any, n: int) -> float | None:
-        return reference.floor_of(self, n) if isinstance(reference, Fitted) else None
+    equals = "ours"
+    bounds = (0.0, np.inf)
+    needs = "positions, such as qm9-3d"
 
 
 class TypedDistance(ConformerMetric):

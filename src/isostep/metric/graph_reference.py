@@ -1,12 +1,10 @@
 """What graph metrics compare with: test graphs (distributions) and training graphs (novelty, floor), with statistics.
 
-Statistics are computed when first asked for and kept. A reference is stored as an `.npz` archive without pickles: the
-edges of a graph as gaps between the ascending numbers i n + j, so that a benchmark's 168 graphs take some 100 KB.
+Statistics are computed when first asked for and kept.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +13,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from isostep.base.errors import InputError
-from isostep.base.files import replacing
 from isostep.item.graph import Graph
-from isostep.metric.archive import opened
 from isostep.metric.base import Metric, evaluate_metric
-from isostep.metric.graph_statistics import STATISTICS, Statistic, describe
+from isostep.metric.graph_statistics import Statistic, describe
 
-VERSION = 1
 Split = Literal["test", "train"]
 SPLITS: tuple[Split, ...] = ("test", "train")
 Tables = dict[tuple[Split, Statistic], np.ndarray]
@@ -70,27 +65,10 @@ class GraphReference:
         return self._tables[key]
 
     def save(self, path: str | Path) -> None:
-        """Write graphs and all statistics to an `.npz` archive, atomically."""
-        arrays: dict[str, np.ndarray] = {"version": np.array(VERSION), "floors": np.array(json.dumps(self.floors))}
-        for split in SPLITS:
-            arrays |= {f"{split}/{key}": value for key, value in _pack(self.graphs(split)).items()}
-            arrays |= {f"{split}/{name}": _smallest(self.table(split, name)) for name in STATISTICS}
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        """Statistics are stored, not the graphs."""
+        from isostep.metric.graph_summary import GraphSummary
 
-    @staticmethod
-    def load(path: str | Path) -> GraphReference:
-        """Read what `save` wrote."""
-        with opened(path) as arrays:
-            if int(arrays["version"]) != VERSION:
-                raise InputError(f"{path} has version {int(arrays['version'])}, expected {VERSION}; fit it again")
-            floors = {str(key): float(value) for key, value in json.loads(str(arrays["floors"])).items()}
-            test, train = (_unpack(arrays, split) for split in SPLITS)
-            tables: Tables = {(split, name): arrays[f"{split}/{name}"] for split in SPLITS for name in STATISTICS}
-        reference = GraphReference(test, train, tables, floors=floors)
-        if any(len(table) != len(reference.graphs(split)) for (split, _), table in tables.items()):
-            raise InputError(f"{path} has statistics for another number of graphs; fit it again")
-        return reference
+        GraphSummary.of(self).save(path)
 
 
 def nonempty(graphs: Sequence[Graph]) -> tuple[Graph, ...]:
@@ -100,29 +78,3 @@ def nonempty(graphs: Sequence[Graph]) -> tuple[Graph, ...]:
 def as_reference(reference: GraphReference | Sequence[Graph]) -> GraphReference:
     """A bare list of graphs is a test set."""
     return reference if isinstance(reference, GraphReference) else GraphReference.fit(reference)
-
-
-def _smallest(table: np.ndarray) -> np.ndarray:
-    """Whole numbers in the smallest type that holds them."""
-    if table.dtype.kind not in "iu":
-        return table
-    return table.astype(np.min_scalar_type(table.max(initial=0)))
-
-
-def _pack(graphs: Sequence[Graph]) -> dict[str, np.ndarray]:
-    codes = [graph.edges[:, 0] * graph.n + graph.edges[:, 1] for graph in graphs]
-    gaps = np.concatenate([np.diff(code, prepend=0) for code in codes]) if codes else np.zeros(0, np.int64)
-    return {
-        "nodes": np.array([graph.n for graph in graphs], np.int64),
-        "sizes": np.array([len(code) for code in codes], np.int64),
-        "gaps": _smallest(gaps),
-    }
-
-
-def _unpack(arrays, split: Split) -> tuple[Graph, ...]:
-    nodes, sizes, gaps = (arrays[f"{split}/{key}"] for key in ("nodes", "sizes", "gaps"))
-    pieces = np.split(gaps.astype(np.int64), np.cumsum(sizes)[:-1]) if len(sizes) else []
-    codes = [np.cumsum(piece) for piece in pieces]
-    return tuple(
-        Graph.of(int(n), np.stack([code // n, code % n], axis=1)) for n, code in zip(nodes, codes, strict=True)
-    )

@@ -16,9 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from isostep.base.errors import InputError
-from isostep.base.files import replacing
 from isostep.item.graph import Graph
-from isostep.metric.archive import opened
+from isostep.metric.archive import opened, store
 from isostep.metric.graph_reference import SPLITS, GraphReference, Split
 from isostep.metric.graph_statistics import STATISTICS
 from isostep.metric.isomorphism import colours
@@ -27,7 +26,7 @@ from isostep.metric.nspdk import Moments, moments
 VERSION = 1
 
 
-class Unkept(Sequence[Graph]):
+class PlaceholderGraphs(Sequence[Graph]):
     """Stands for `size` graphs that were not stored, except for the `known` ones; None: nothing can be shown."""
 
     def __init__(self, size: int, known: list[Graph] | None = None) -> None:
@@ -55,14 +54,14 @@ class GraphSummary(GraphReference):
         """All that the metrics need of a reference."""
         tables = {(split, name): reference.table(split, name) for split in SPLITS for name in STATISTICS}
         hashes = {split: isomorphism_hashes(reference.graphs(split)) for split in SPLITS}
-        test, train = (Unkept(len(reference.graphs(split))) for split in SPLITS)
+        test, train = (PlaceholderGraphs(len(reference.graphs(split))) for split in SPLITS)
         return GraphSummary(test, train, tables, hashes, moments(reference), floors=reference.floors)  # type: ignore[arg-type]
 
     def among(self, generated: Sequence[Graph]) -> GraphSummary:
         """For novelty: the same reference, in which those of its graphs are at hand that occur among `generated`."""
         hashes = isomorphism_hashes(generated)
         test, train = (
-            Unkept(
+            PlaceholderGraphs(
                 len(self.graphs(split)),
                 [g for g, known in zip(generated, np.isin(hashes, self.hashes[split]), strict=True) if known],
             )
@@ -81,8 +80,7 @@ class GraphSummary(GraphReference):
                 arrays[f"{split}/{name}"] = table.astype(np.min_scalar_type(table.max(initial=0))) if whole else table
         if self.nspdk is not None:
             arrays |= {f"nspdk/{key}": np.asarray(value) for key, value in self.nspdk._asdict().items()}
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        store(path, arrays)
 
     @staticmethod
     def load(path: str | Path) -> GraphSummary:
@@ -95,7 +93,10 @@ class GraphSummary(GraphReference):
             hashes: dict[Split, np.ndarray] = {split: arrays[f"{split}/hashes"] for split in SPLITS}
             nspdk = Moments(*(arrays[f"nspdk/{key}"] for key in Moments._fields))
             floors = {str(key): float(value) for key, value in meta["floors"].items()}
-            test, train = (Unkept(len(hashes[split])) for split in SPLITS)
+            sizes = [len(hashes[split]) for split in SPLITS]
+            if any(len(table) != len(hashes[split]) for (split, _), table in tables.items()):
+                raise InputError(f"{path} has statistics for another number of graphs; build it again")
+        test, train = map(PlaceholderGraphs, sizes)
         return GraphSummary(test, train, tables, hashes, nspdk, floors=floors)  # type: ignore[arg-type]
 
 

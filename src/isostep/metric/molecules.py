@@ -124,8 +124,8 @@ class Fitted(Protocol):
         ...
 
 
-class MoleculeMetric:
-    """A metric of molecules: `fit` a reference set to arrays, `compare` a generated set with them."""
+class FittedMetric:
+    """`fit` a reference set to arrays, `compare` a generated set with them; `collected` is what both are given."""
 
     name: ClassVar[str]
     definition: ClassVar[str]
@@ -133,24 +133,33 @@ class MoleculeMetric:
     better: ClassVar[Literal["lower", "higher"]] = "higher"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     against: ClassVar[Literal["test", "train"]] = "test"
+    needs: ClassVar[str] = "a {against} set"
+    collected: ClassVar[Callable[[Any], Any]] = list
 
-    def fit(self, reference: MoleculeSet) -> dict[str, np.ndarray]:
-        """What `compare` needs of the reference, in the form that is stored."""
-        raise NotImplementedError
+    def fit(self, reference: Any) -> dict[str, np.ndarray]:
+        """What `compare` needs of the reference, in the form that is stored; nothing, where it needs none."""
+        return {}
 
-    def compare(self, generated: MoleculeSet, reference: Arrays) -> Measure:
+    def compare(self, generated: Any, reference: Arrays) -> Measure:
         """The value as a function of weights over `generated`."""
         raise NotImplementedError
 
-    def prepare(self, generated: Sequence[str], reference: Any) -> Measure:
-        """`reference`: fitted statistics, or the molecules themselves."""
+    def prepare(self, generated: Sequence[Any], reference: Any) -> Measure:
+        """`reference`: fitted statistics, or the items themselves."""
+        collected = type(self).collected
         fitted = isinstance(reference, Fitted)
-        arrays = reference.arrays_of(self) if fitted else self.fit(MoleculeSet.of(reference))
-        return self.compare(MoleculeSet.of(generated), arrays)
+        arrays = reference.arrays_of(self) if fitted else self.fit(collected(reference))
+        return self.compare(collected(generated), arrays)
 
     def floor(self, reference: Any, n: int) -> float | None:
         """The value of n training molecules against the same reference."""
         return reference.floor_of(self, n) if isinstance(reference, Fitted) else None
+
+
+class MoleculeMetric(FittedMetric):
+    """Of canonical SMILES."""
+
+    collected = staticmethod(MoleculeSet.of)
 
 
 @dataclass(frozen=True)
@@ -181,9 +190,6 @@ class Uniqueness(MoleculeMetric):
     name = "unique"
     definition = "distinct canonical SMILES / all molecules; an item counts as 1 / its number of copies"
     equals = "MOSES unique@n, GDSS, GruM"
-
-    def fit(self, reference: MoleculeSet) -> dict[str, np.ndarray]:
-        return {}
 
     def compare(self, generated: MoleculeSet, reference: Arrays) -> Measure:
         share = _share(generated)

@@ -9,7 +9,7 @@ Stored as `.npz` without pickles. What comes with the package, with each set's c
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -17,18 +17,19 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from isostep.base.errors import InputError
-from isostep.base.files import read_json, replacing
+from isostep.base.files import read_json
 from isostep.base.progress import progress
 from isostep.dataset.data import Dataset, GraphDataset
 from isostep.dataset.read import all_test, read_graph_file
-from isostep.metric.archive import opened
-from isostep.metric.conformers import CONFORMER_METRICS, ConformerMetric
+from isostep.metric.archive import opened, store
+from isostep.metric.conformers import CONFORMER_METRICS
 from isostep.metric.fcd import FrechetDistance
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.graph_summary import GraphSummary
 from isostep.metric.items import gather, is_item_file
 from isostep.metric.molecules import (
     Arrays,
+    FittedMetric,
     FragmentSimilarity,
     MoleculeMetric,
     MoleculeSet,
@@ -72,7 +73,7 @@ class MoleculeReference:
         test: Iterable[str],
         train: Iterable[str] | None = None,
         metrics: Iterable[MoleculeMetric] = MOLECULE_METRICS,
-        floor_sizes: Iterable[int] = FLOOR_SIZES,
+        floor_sizes: Sequence[int] = FLOOR_SIZES,
         seed: int = 0,
     ) -> MoleculeReference:
         """Fit the metrics to SMILES; those that need a training set are left out where there is none."""
@@ -90,19 +91,23 @@ class MoleculeReference:
                 statistics[metric.name] = metric.fit(sets[metric.against])
                 advance(note=metric.name)
         sizes = {split: len(molecules) for split, molecules in sets.items()}
-        floors = _floors(metrics, statistics, sets["train"], floor_sizes, seed) if train is not None else {}
+        floors = {}
+        if train is not None:
+            order = np.random.default_rng(seed).permutation(len(sets["train"]))[: max(floor_sizes)]
+            floors = _floors(metrics, statistics, MoleculeSet([sets["train"][i] for i in order]), floor_sizes)
         return MoleculeReference(statistics, floors, sizes, rdBase.rdkitVersion)
 
     def among(self, generated: object) -> MoleculeReference:
         """Statistics are enough: there is nothing to look up among generated items."""
         return self
 
-    def arrays_of(self, metric: MoleculeMetric | ConformerMetric) -> Arrays:
+    def arrays_of(self, metric: FittedMetric) -> Arrays:
         if metric.name not in self.statistics:
-            raise InputError(f"{metric.name}: this reference has no statistics of {_needed(metric)}; fit it with one")
+            needed = metric.needs.format(against=metric.against)
+            raise InputError(f"{metric.name}: this reference has no statistics of {needed}; fit it with one")
         return self.statistics[metric.name]
 
-    def floor_of(self, metric: MoleculeMetric | ConformerMetric, n: int) -> float | None:
+    def floor_of(self, metric: FittedMetric, n: int) -> float | None:
         """Read between the stored sizes; for more than the largest, its value; for fewer than the smallest, None."""
         if metric.name not in self.floors or n < self.floors[metric.name][0][0]:
             return None
@@ -126,8 +131,7 @@ class MoleculeReference:
             "rdkit": self.rdkit,
             "extends": self.extends,
         }
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            np.savez_compressed(file, molecule_reference=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
+        store(path, {"molecule_reference": np.array(json.dumps(meta)), **arrays})
 
     @staticmethod
     def load(path: str | Path) -> MoleculeReference:
@@ -146,10 +150,6 @@ class MoleculeReference:
             return MoleculeReference(statistics, floors, sizes, str(meta["rdkit"]), str(meta.get("extends", "")))
 
 
-def _needed(metric: MoleculeMetric | ConformerMetric) -> str:
-    return f"a {metric.against} set" if isinstance(metric, MoleculeMetric) else "positions, such as qm9-3d"
-
-
 Reference = MoleculeReference | GraphReference
 
 
@@ -161,35 +161,25 @@ def geometry_reference(data: Dataset) -> MoleculeReference:
 
     test, train = conformers(data, "test"), conformers(data, "train", FLOOR_SIZES[2])
     statistics = {metric.name: metric.fit(test) for metric in CONFORMER_METRICS}
-    floors = {}
-    for metric in CONFORMER_METRICS:
-        measure = metric.compare(train, statistics[metric.name])
-        floors[metric.name] = [(n, _mean_over_blocks(measure, n, len(train))) for n in FLOOR_SIZES[:3]]
+    floors = _floors(CONFORMER_METRICS, statistics, train, FLOOR_SIZES[:3])
     return MoleculeReference(statistics, floors, {"test": len(test), "train": len(train)}, rdBase.rdkitVersion)
 
 
 def _floors(
-    metrics: Iterable[MoleculeMetric],
-    statistics: Mapping[str, Arrays],
-    train: MoleculeSet,
-    sizes: Iterable[int],
-    seed: int,
+    metrics: Iterable[FittedMetric], statistics: Mapping[str, Arrays], sample: Sequence[Any], sizes: Iterable[int]
 ) -> dict[str, list[tuple[int, float]]]:
-    """Mean value over disjoint blocks of n training molecules each, for every n that the training set allows."""
-    order = np.random.default_rng(seed).permutation(len(train))
-    sizes = sorted({min(n, len(train)) for n in sizes if n > 1})
-    sample = MoleculeSet([train[i] for i in order[: sizes[-1]]])
+    """Mean value over disjoint blocks of n training items each, for every n that there are enough for."""
+    sizes = sorted({min(n, len(sample)) for n in sizes if n > 1})
     floors = {}
     for metric in metrics:
-        if metric.against == "train":
-            continue  # training molecules are not novel; that says nothing
-        measure = metric.compare(sample, statistics[metric.name])
-        floors[metric.name] = [(n, _mean_over_blocks(measure, n, len(sample))) for n in sizes]
+        if metric.against == "test":  # training items are not novel; that says nothing
+            measure = metric.compare(sample, statistics[metric.name])
+            floors[metric.name] = [(n, _mean_over_blocks(measure, n, len(sample))) for n in sizes]
     return floors
 
 
-def _mean_over_blocks(measure, n: int, total: int, most: int = 10) -> float:
-    blocks = [np.arange(total) // n == b for b in range(min(total // n, most))]
+def _mean_over_blocks(measure, n: int, total: int) -> float:
+    blocks = [np.arange(total) // n == b for b in range(min(total // n, 10))]
     return float(np.mean([measure(block / n) for block in blocks]))
 
 
@@ -224,9 +214,8 @@ def load_reference(source: str | Path) -> Reference:
     if is_item_file(path):
         return fit_reference(path)
     with opened(path) as arrays:
-        kinds = {"molecule_reference": MoleculeReference, "graph_summary": GraphSummary}
-        found = next((kind for mark, kind in kinds.items() if mark in arrays.files), GraphReference)
-    reference = found.load(path)
+        molecules = "molecule_reference" in arrays.files
+    reference = MoleculeReference.load(path) if molecules else GraphSummary.load(path)
     if isinstance(reference, MoleculeReference) and reference.extends in shipped():
         return reference.joined(load_reference(reference.extends))
     return reference

@@ -75,11 +75,6 @@ def infer_blocks(graph: Graph, seed: int = 0) -> np.ndarray:
         partition.merge()
 
 
-def description_length(graph: Graph, labels: np.ndarray) -> float:
-    """S of a partition; differences between partitions of one graph are what counts."""
-    return Partition(graph, labels).length()
-
-
 class Partition:
     """Labels and the counts that S needs, kept up to date under moves and merges; no block is empty."""
 

@@ -1,4 +1,4 @@
-"""A sparse (PyTorch Geometric style) network on dense states, and back.
+"""A sparse (PyTorch Geometric style) network on dense states.
 
 All pairs of real nodes are edges; their value A_ij is the edge attribute. The network sees
 
@@ -8,8 +8,6 @@ and returns node outputs (M, F) and edge outputs (E,) or (E, 1); edges are avera
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,17 +34,3 @@ class SparseNetwork(nn.Module):
         out_x[mask] = nodes
         out_a[pairs] = edges.reshape(-1)
         return {"X": out_x, "A": (out_a + out_a.mT) / 2}
-
-
-def to_batch(state: GraphState, threshold: float = 0.5) -> Any:
-    """The graphs of a state as one `torch_geometric.data.Batch`: x, the edges with A >= threshold, their values."""
-    from isostep.base.errors import require
-
-    data = require("torch_geometric.data", "pyg", "to_batch()")
-    graphs = []
-    for k in range(state.batch):
-        n = state.mask[k]
-        a = state["A"][k][n][:, n]
-        index = (a >= threshold).nonzero().T
-        graphs.append(data.Data(x=state["X"][k][n], edge_index=index, edge_attr=a[index[0], index[1]][:, None]))
-    return data.Batch.from_data_list(graphs)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from isostep.base.errors import InputError
 from isostep.base.files import bounded_lines
@@ -53,11 +53,11 @@ class Machine(Frozen):
 class RunPlan(Frozen):
     """What decides the items of a run, and how they are cut. `settings` are final: nothing is left to measure."""
 
-    format: Literal[1, 2] = 2  # 1: written by early versions, without sums and fingerprint; read only
+    format: Literal[2] = 2
     model: str
     preset: str | None = None
     card: dict[str, Any]
-    fingerprint: str | None = Sha  # of card and weights
+    fingerprint: str = Sha  # of card and weights
     kind: KindName
     asked: dict[str, Any]  # settings as given, before anything was measured
     settings: SamplerSettings
@@ -68,7 +68,7 @@ class RunPlan(Frozen):
     shard_size: int = Field(ge=1, le=2**20)
     noise: Literal["step", "path"] = "step"
     trace: bool = False
-    machine: Machine | None = None  # where it was begun; early versions did not say
+    machine: Machine | None = None  # where it was begun; a shard does not say
 
     def check(self) -> RunPlan:
         if self.shard_size % self.batch_size:
@@ -128,14 +128,6 @@ class ShardRecord(Frozen):
     cpu_seconds: float = Field(0.0, ge=0, le=LONGEST)
     at: float = Field(0.0, ge=0, le=2**40)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _early(cls, record: Any) -> Any:
-        """Early versions counted valid molecules in a field of its own."""
-        if isinstance(record, dict) and "valid" in record:
-            return {**{k: v for k, v in record.items() if k != "valid"}, "tally": {"valid": record["valid"]}}
-        return record
-
     def fits(self, plan: RunPlan) -> bool:
         """Whether the counts can be those of this plan's shard."""
         if self.shard >= plan.count:
@@ -168,8 +160,8 @@ class FailureRecord(Frozen):
 class JoinedFile(Frozen):
     """The one plain file of a small run."""
 
-    sha256: str | None = Sha
-    bytes: int | None = Field(ge=0)
+    sha256: str = Sha
+    bytes: int = Field(ge=0)
     unfinished: tuple[int, ...] = ()
 
 
@@ -180,18 +172,6 @@ class RunRecord(RunPlan):
     summary: dict[str, Any]
     device: str
     versions: dict[str, str]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _early(cls, record: Any) -> Any:
-        """Format 1: one file, and no sums."""
-        if not isinstance(record, dict) or record.get("format") != 1 or "joined" in record:
-            return record
-        start, n, batch = (record.get(key) for key in ("start", "n", "batch_size"))
-        whole = all(isinstance(value, int) and value >= 0 for value in (start, n, batch)) and batch
-        size = -(-(start + n) // batch) * batch if whole else None  # type: ignore[operator]
-        joined = {"sha256": None, "bytes": None}
-        return {**record, "fingerprint": None, "asked": record.get("settings"), "shard_size": size, "joined": joined}
 
     @property
     def plan(self) -> RunPlan:

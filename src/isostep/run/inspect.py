@@ -128,7 +128,7 @@ def _load(plan: RunPlan, model: str | Model | None) -> Model:
         # A folder that came from elsewhere must not choose which code runs here.
         raise InputError(f"this run's model is code ({plan.model}); name it with --model to let it run")
     loaded = load_model(model or plan.model, plan.card.get("weights"), preset=plan.preset)
-    if plan.fingerprint is not None and loaded.fingerprint() != plan.fingerprint:
+    if loaded.fingerprint() != plan.fingerprint:
         raise InputError(f"the model {model or plan.model} is not the one of this run (its weights or card differ)")
     return loaded
 

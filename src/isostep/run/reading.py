@@ -127,7 +127,7 @@ class RunFolder:
                 yield shard, reason
 
 
-def _numbered(path: Path, wanted: str | None, start: int, n: int) -> Iterator[tuple[int, str]]:
+def _numbered(path: Path, wanted: str, start: int, n: int) -> Iterator[tuple[int, str]]:
     """(index, line) of a file that must have this sum and `n` lines."""
     if (reason := differs(path, wanted)) is not None:
         raise InputError(f"{reason}: `isostep runs verify --repair`, then repeat the run")
@@ -138,14 +138,12 @@ def _numbered(path: Path, wanted: str | None, start: int, n: int) -> Iterator[tu
         raise InputError(f"{path} has {seen} lines, expected {n}: `isostep runs verify --repair`, then repeat the run")
 
 
-def differs(path: Path, wanted: str | None) -> str | None:
+def differs(path: Path, wanted: str) -> str | None:
     try:
         found = sha256(path)
     except OSError as error:
         return f"{path}: {error.strerror}"
-    if wanted is None or found == wanted:
-        return None
-    return f"{path}: sha256 {found[:12]}..., the manifest says {wanted[:12]}..."
+    return None if found == wanted else f"{path}: sha256 {found[:12]}..., the manifest says {wanted[:12]}..."
 
 
 def is_run(folder: Path) -> bool:

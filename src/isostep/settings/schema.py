@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from isostep.base.checks import is_mapping
 from isostep.base.schema import Frozen
-from isostep.settings.solvers import SOLVERS
 
 
 class DvsPreset(Frozen):
@@ -61,23 +59,6 @@ class SamplerPreset(Frozen):
     released_solver: str | None = None  # what the released program samples with, on its own grid
     dvs: DvsPreset = DvsPreset()
     auto: tuple[AutoChoice, ...] = ()  # measured choices by number of calls
-
-    @field_validator("auto", mode="before")
-    @classmethod
-    def _one_table(cls, value: Any) -> Any:
-        """Cards once had a single choice, by steps; the one that every card had by default was measured on none."""
-        if not is_mapping(value):
-            return value
-        old: dict[str, Any] = {"schedule": "cosine", "solver": "exponential-2", "steps": 50, "eta": 1.0, **value}
-        plain = {k: v for k, v in old.items() if v not in ({}, None)}
-        if plain == {"schedule": "cosine", "solver": "exponential-2", "steps": 50, "eta": 1.0}:
-            return ()
-        steps, eta = old.pop("steps"), old.pop("eta")
-        entry = SOLVERS.get(old["solver"])
-        each = 2 if entry is not None and entry.inner_corrector else 1
-        noise: dict[str, Any] = {"eta": eta} if eta != 1 else {}
-        old["solver_options"] = {**noise, **old.get("solver_options", {})}
-        return ({**old, "calls": steps * each if isinstance(steps, int) else steps, "origin": ""},)
 
     def schedule_options(self, schedule: str, solver: str) -> dict[str, Any]:
         """The preset's table of that schedule's name."""

@@ -22,7 +22,6 @@ from isostep.base.files import read_json, write_json
 from isostep.base.schema import Frozen, M, checked
 from isostep.item import Item, KindName, read_items
 from isostep.item.film import Film
-from isostep.item.sketch import Sketch
 from isostep.metric.base import Better
 from isostep.study.plan import StudyPlan
 
@@ -110,18 +109,6 @@ class Trajectory(Frozen):
     trace: dict[str, tuple[float | None, ...]]
     films: tuple[Film, ...]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_pictures(cls, record: Any) -> Any:
-        """Before there were films: rows of sketches at equal times."""
-        if not isinstance(record, dict) or "pictures" not in record:
-            return record
-        rows = [[Sketch.model_validate(picture) for picture in row] for row in record["pictures"]]
-        if len({len(row) for row in rows}) > 1:
-            raise ValueError("not the same number of pictures at all times")
-        films = [Film.of(graph) for graph in zip(*rows, strict=True)]
-        return {"format": record.get("format"), "trace": record.get("trace"), "films": films}
-
     @model_validator(mode="after")
     def _whole(self) -> Trajectory:
         if missing := {"t", "dt", "step", "ds2"} - self.trace.keys():
@@ -204,7 +191,7 @@ class Store:
         write_json(self.cell(key), cell.model_dump(mode="json"))
 
     def read_trajectory(self, run: str) -> Trajectory | None:
-        """Trace and pictures of a recorded run, or None."""
+        """Trace and films of a recorded run, or None."""
         return _read(Trajectory, self.run(run) / PATH, "delete its folder, and the study computes it again")
 
     def write_study(self, record: StudyRecord) -> None:

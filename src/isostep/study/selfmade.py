@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from isostep.item import Item, Molecule, read_items
-from isostep.metric.graph_reference import GraphReference
-from isostep.metric.reference import MoleculeReference
+from isostep.item import Item, read_items
+from isostep.metric.reference import fit_reference
 from isostep.model.model import Model
 from isostep.run.engine import save_result
 from isostep.sampling.calibrate import prepare
@@ -39,8 +38,5 @@ def self_reference(
             )
             save_result(result, place, model.info.name)
         items += [item for _, item in read_items(place, model.info.kind)]
-    if model.info.kind == Molecule.kind:
-        MoleculeReference.fit([item.smiles for item in items if isinstance(item, Molecule) and item.smiles]).save(path)
-    else:
-        GraphReference.fit(items).save(path)  # type: ignore[arg-type]
+    fit_reference(items).save(path)
     return path

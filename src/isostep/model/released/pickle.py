@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from isostep.base.archive import check_entries
 from isostep.base.errors import InputError
 from isostep.base.limits import limit, within
-from isostep.family import families, find_family
-from isostep.network import assemble
+from isostep.family import families
 
 SLACK = 2**20  # bytes of tensors that are free
 MAX_DEPTH = 64  # of nested containers
@@ -68,13 +67,6 @@ def read_released(path: str | Path) -> Released:
         return _released(content)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-
-
-def build_network(released: Released, weights: str) -> nn.Module:
-    """The network with its "raw" or "ema" weights, in eval mode."""
-    if weights not in released.weights:
-        raise InputError(f"no {weights!r} weights in this model; it has: {', '.join(released.weights)}")
-    return assemble(find_family(released.family).network, released.params, released.weights[weights])
 
 
 def read_pickle(path: str | Path) -> Any:
