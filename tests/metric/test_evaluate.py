@@ -182,7 +182,7 @@ def test_files_that_are_refused(tmp_path, graphs, name, content, message):
 def test_other_refusals(tmp_path, graphs, molecules):
     with pytest.raises(InputError, match="cannot read"):
         evaluate(tmp_path / "absent.jsonl", graphs)
-    with pytest.raises(InputError, match=r"folder without graphs\.jsonl or molecules\.smi"):
+    with pytest.raises(InputError, match=r"folder without molecules\.smi or conformers\.jsonl or graphs\.jsonl"):
         evaluate(tmp_path, graphs)
     with pytest.raises(InputError, match="holds molecules, but the reference"):
         evaluate(["CCO"], graphs)

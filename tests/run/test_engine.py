@@ -81,7 +81,7 @@ def test_a_shard_must_hold_whole_batches(tmp_path):
 def test_evaluation_reads_a_run_in_shards(tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "JOINED", 0)
     sample_run(analytic_model(), 20, tmp_path, **PLAN)
-    assert [graph.to_line() for graph in gather(tmp_path).graphs] == [line for _, line in lines(tmp_path)]
+    assert [graph.to_line() for graph in gather(tmp_path).members] == [line for _, line in lines(tmp_path)]
 
 
 def test_status_of_a_complete_run(tmp_path):

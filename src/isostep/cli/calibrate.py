@@ -9,9 +9,11 @@ from typing import Any
 import typer
 
 from isostep.base.registry import look_up
-from isostep.settings.schedules import SCHEDULES
+from isostep.settings.schedules import PLAIN, SCHEDULES
 
-CALIBRATED = {name: entry for name, entry in SCHEDULES.items() if entry.needs_pilot}
+CALIBRATED = {name: entry for name, entry in SCHEDULES.items() if entry.needs_pilot or entry.proposal}
+FIRST = next(name for name, entry in CALIBRATED.items() if entry.needs_pilot)
+PROPOSING = ", ".join(name for name, entry in CALIBRATED.items() if entry.proposal)
 
 
 def register(app: typer.Typer) -> None:
@@ -20,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def calibrate(
     model: str = typer.Argument(help="Embedded name, model folder, or released .pth file."),
-    schedule: str = typer.Option(next(iter(CALIBRATED)), help=f"{', '.join(CALIBRATED)}; dvs: proposes its constants."),
+    schedule: str = typer.Option(FIRST, help=f"{', '.join(CALIBRATED)}; {PROPOSING}: proposes its constants."),
     steps: int = typer.Option(50, help="Steps of the schedule to print."),
     solver: str | None = typer.Option(None, help="Solver of the pilot; default: the model's preset."),
     corrector: str | None = typer.Option(None, help="langevin or none; default: the model's preset."),
@@ -32,7 +34,7 @@ def calibrate(
     floor: float | None = typer.Option(None, help="Least density, as a share of its mean."),
     fresh: bool = typer.Option(False, help="Measure again even if a calibration is stored."),
     out: Path | None = typer.Option(None, help="Also write the times, one a line, for --schedule times."),
-    plot: Path | None = typer.Option(None, help="For dvs: also draw the steps, into PLOT.svg and PLOT.png."),
+    plot: Path | None = typer.Option(None, help=f"For {PROPOSING}: also draw the steps, into PLOT.svg and PLOT.png."),
     as_json: bool = typer.Option(False, "--json", help="Print times and cost as JSON."),
 ) -> None:
     """Measure the information rate on a pilot batch, store it, and print the schedule.
@@ -45,13 +47,11 @@ def calibrate(
     from isostep.settings.resolve import pilot_times, resolve
 
     loaded = load_model(model)
-    if schedule == "dvs":
-        settings = resolve(loaded.info.sampler, schedule="uniform", solver=solver, corrector=corrector, clock="graph")
-        _propose(
-            pilot_for(loaded, settings, PilotPlan(graphs, pilot_steps), fresh=fresh), loaded.info.name, plot, as_json
-        )
+    if proposal := look_up(CALIBRATED, "calibrated schedule", schedule).proposal:
+        settings = resolve(loaded.info.sampler, schedule=PLAIN, solver=solver, corrector=corrector, clock="graph")
+        pilot = pilot_for(loaded, settings, PilotPlan(graphs, pilot_steps), fresh=fresh)
+        _show(proposal.make(schedule, pilot, options={}), pilot, loaded.info.name, plot, as_json)
         return
-    look_up(CALIBRATED, "calibrated schedule", schedule)
     shape = {"power": power, "combine": combine, "smooth": smooth, "floor": floor}
     settings = resolve(
         loaded.info.sampler, schedule=schedule, steps=steps, solver=solver, corrector=corrector, clock="graph",
@@ -68,13 +68,11 @@ def calibrate(
     typer.echo(f"{steps} steps of equal information, t = " + " ".join(f"{t:.4f}" for t in times))
 
 
-def _propose(pilot: Any, name: str, plot: Path | None, as_json: bool) -> None:
-    """Constants of DVS for this model, ready for its preset, and what they would do."""
-    from isostep.control.propose import propose
+def _show(found: Any, pilot: Any, name: str, plot: Path | None, as_json: bool) -> None:
+    """Constants for this model, ready for its preset, and what they would do."""
     from isostep.reporting.plots import save
     from isostep.reporting.proposal import figure
 
-    found = propose(pilot)
     if plot is not None:
         save(figure(name, pilot.t, pilot.rate, found), plot)
     if as_json:

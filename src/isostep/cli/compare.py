@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from isostep.settings.schedules import COMPARED
+
 if TYPE_CHECKING:
     from isostep.study.plan import StudyPlan
 
@@ -20,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def compare(
     model: str = typer.Argument(help="Embedded name, model folder, or released .pth file."),
-    schedules: str = typer.Option("uniform,quadratic,dvs", help="Comma-separated; the first one is the baseline."),
+    schedules: str = typer.Option(",".join(COMPARED), help="Comma-separated; the first one is the baseline."),
     solvers: str = typer.Option("", help="Comma-separated; default: the model's preset."),
     seeds: str = typer.Option("0-4", help="Such as 0-9 or 1,4,7; every arm runs every seed."),
     n: int = typer.Option(100, "-n", "--number", min=1, help="Graphs per arm and seed."),

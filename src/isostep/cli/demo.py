@@ -9,7 +9,6 @@ import typer
 DEFAULT = "grum-planar-small"
 SEEDS = (0, 1, 2, 3, 4)
 CALLS = 10
-SCHEDULES = ["uniform", "quadratic", "dvs"]
 GRAPHS, QUICK = 256, 16  # fixed, so that what it prints can be repeated
 
 
@@ -29,6 +28,7 @@ def demo(
     from isostep.cli.compare import checked_plan
     from isostep.reporting.output import print_comparison, write_outputs
     from isostep.reporting.page import write_report
+    from isostep.settings.schedules import AUTO, COMPARED
     from isostep.study.compute import run_study
     from isostep.study.plan import Arm, product_arms
 
@@ -36,11 +36,11 @@ def demo(
     seeds = SEEDS[:2] if quick else SEEDS
     n = QUICK if quick else GRAPHS
     counts = f"{CALLS} network calls, {n} {chosen.info.kind}s, {len(seeds)} seeds"
-    typer.echo(f"{said}: uniform, quadratic, DVS and auto at {counts}")
-    arms = product_arms(SCHEDULES, ["euler"], [CALLS], None)
+    typer.echo(f"{said}: {', '.join(COMPARED)} and {AUTO} at {counts}")
+    arms = product_arms(list(COMPARED), ["euler"], [CALLS], None)
     plan = checked_plan(
         title=f"Isostep on {chosen.info.name}", model=chosen.info.name,
-        arms=(*arms, Arm(name="auto", chosen={"schedule": "auto"}, calls=CALLS)), seeds=seeds, n=n, reference=reference,
+        arms=(*arms, Arm(name=AUTO, chosen={"schedule": AUTO}, calls=CALLS)), seeds=seeds, n=n, reference=reference,
         notes=(f"A demonstration: {n} graphs and {CALLS} calls a graph, fewer than a study needs.",),
     )  # fmt: skip
     study = run_study(plan, out, chosen)

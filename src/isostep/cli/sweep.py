@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from isostep.settings.schedules import PAPER, PLAIN
+
 
 def register(app: typer.Typer) -> None:
     app.command("sweep")(sweep)
@@ -16,8 +18,8 @@ def sweep(
     param: list[str] = typer.Option(
         ..., help="schedule.gamma=0.1:0.35:6, steps=100,200 or schedule.active=[[0,1]];[[.5,1]]; several multiply."
     ),
-    schedule: str = typer.Option("dvs", help="Schedule whose setting is swept."),
-    baseline: str = typer.Option("uniform", help="Schedule that every value is compared with."),
+    schedule: str = typer.Option(PAPER, help="Schedule whose setting is swept."),
+    baseline: str = typer.Option(PLAIN, help="Schedule that every value is compared with."),
     solver: str | None = typer.Option(None, help="Default: the model's preset."),
     seeds: str = typer.Option("0-4", help="Such as 0-9 or 1,4,7."),
     n: int = typer.Option(100, "-n", "--number", min=1, help="Graphs per arm and seed."),

@@ -73,6 +73,14 @@ class Controller(Protocol):
         """(B,) what of its steps a controller has counted, by name; mostly nothing."""
         ...
 
+    def warnings(self, components: int) -> list[str]:
+        """What to say before it is used on so many components."""
+        ...
+
+    def remarks(self, graphs: int, counts: Mapping[str, int]) -> list[str]:
+        """What to say of so many finished graphs, from what it counted."""
+        ...
+
 
 def adapts(controller: Controller) -> bool:
     """Whether times follow from what is measured on the way."""
@@ -84,13 +92,23 @@ def own_clocks(controller: Controller) -> bool:
     return (controller.needs_variation and not controller.couples_graphs) or controller.reviews
 
 
-class AcceptAll:
-    """A controller that never rejects."""
-
-    reviews = False
+class Silent:
+    """A controller that counts nothing and has nothing to say."""
 
     def counted(self, memory: Any) -> Mapping[str, Tensor]:
         return {}
+
+    def warnings(self, components: int) -> list[str]:
+        return []
+
+    def remarks(self, graphs: int, counts: Mapping[str, int]) -> list[str]:
+        return []
+
+
+class AcceptAll(Silent):
+    """A controller that never rejects."""
+
+    reviews = False
 
     def review(self, memory: Any, now: Measured, proposal: Proposal, error: Tensor | None) -> Review:
         return Review(now.running, memory)

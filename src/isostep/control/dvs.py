@@ -116,15 +116,27 @@ class Dvs(AcceptAll):
     def counted(self, memory: DvsMemory) -> Mapping[str, Tensor]:
         return dict(zip(COUNTED, memory.counts.unbind(1), strict=True))
 
-    def growth(self, components: int) -> float:
-        """By what the shared average is multiplied from step to step; from 1 on it forgets nothing, and grows."""
-        return (1 - self.alpha) * self.gamma * components
+    def warnings(self, components: int) -> list[str]:
+        """The average is shared among C components; where that multiplies it by 1 or more, it forgets nothing."""
+        growth = (1 - self.alpha) * self.gamma * components
+        if growth < 1:
+            return []
+        return [
+            f"gamma {self.gamma:g} makes DVS' average grow without bound: (1 - alpha) gamma C = {growth:.3f} "
+            f"with C = {components} components; a gamma below {self.gamma / growth:.3f} does not"
+        ]
 
-    def pinned(self, graphs: int, counts: Mapping[str, int]) -> dict[str, float]:
-        """Share of the active time that was spent at dt_min and at dt_max, mean over `graphs`."""
-        length = sum(b - a for a, b in self.active) * graphs
-        spent = zip(("dt_min", "dt_max"), self.bounds, COUNTED[1:], strict=True)
-        return {bound: counts.get(name, 0) * dt / length for bound, dt, name in spent}
+    def remarks(self, graphs: int, counts: Mapping[str, int]) -> list[str]:
+        """Where it had nothing to decide: its step at a bound for most of the active time."""
+        length, out = sum(b - a for a, b in self.active) * graphs, list[str]()
+        ways = zip(("dt_min", "dt_max"), self.bounds, COUNTED[1:], ("larger", "smaller"), strict=True)
+        for bound, dt, name, way in ways:
+            if (share := counts.get(name, 0) * dt / length) > 0.5:
+                out.append(
+                    f"DVS sat at {bound} for {100 * min(share, 1):.0f} % of its active range: there it is fixed steps "
+                    f"of {dt:g}; a {way} kappa frees it"
+                )
+        return out
 
     def _active(self, t: Tensor) -> Tensor:
         inside = torch.zeros_like(t, dtype=torch.bool)

@@ -7,7 +7,6 @@ has to be a `BrownianTree`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from isostep.base.errors import InputError
-from isostep.control.base import Measured, Proposal, Review
+from isostep.control.base import Measured, Proposal, Review, Silent
 
 
 class ErrorMemory(NamedTuple):
@@ -24,7 +23,7 @@ class ErrorMemory(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ErrorControl:
+class ErrorControl(Silent):
     """Steps as long as the solver's error estimate allows; `dt_first` is the first try."""
 
     dt_first: float = 1e-2
@@ -56,9 +55,6 @@ class ErrorControl:
         factor = (self.safety / error.clamp_min(1e-12).sqrt()).clamp(0.2, 5.0)
         factor = torch.where(factor.isfinite(), factor, torch.full_like(factor, 0.2))
         return Review(accepted, memory._replace(dt=(tried * factor).clamp(self.dt_min, self.dt_max)))
-
-    def counted(self, memory: ErrorMemory) -> Mapping[str, Tensor]:
-        return {}
 
     def finished(self, memory: ErrorMemory, t: Tensor, step: Tensor) -> Tensor:
         return t >= memory.t_end - self.eps_bound

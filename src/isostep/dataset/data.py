@@ -24,6 +24,7 @@ class Dataset(ABC):
     """Items with their published split; `source` says where they came from."""
 
     kind: ClassVar[str]
+    features: ClassVar[tuple[str, ...]]  # what nodes of training examples can carry
 
     name: str
     source: str
@@ -75,6 +76,7 @@ class Dataset(ABC):
 
 class GraphDataset(Dataset):
     kind = Graph.kind
+    features = ("eigenvectors", "degree")
 
     def split(self, which: str) -> list[Graph]:
         n, edges, ends = self.arrays["n"], self.arrays["edges"], self.arrays["edge_ends"]
@@ -87,6 +89,7 @@ class GraphDataset(Dataset):
 
 class MoleculeDataset(Dataset):
     kind = Molecule.kind
+    features = ("atoms",)
 
     def split(self, which: str) -> list[str]:
         smiles = bytes(self.arrays["smiles"]).decode().split("\n")

@@ -65,22 +65,24 @@ class DataConfig(Frozen):
 
 
 def load_examples(config: DataConfig) -> TrainingData:
-    """X and A of the named dataset; where it has no validation split, a fixed share of training is held out."""
+    """X and A of the named dataset."""
     dataset = load(config.name)
-    return _molecules(dataset, config) if dataset.spec is not None else _graphs(dataset, config)
+    if config.features not in dataset.features:
+        choices = " or ".join(f'"{name}"' for name in dataset.features)
+        raise InputError(
+            f'{config.name} holds {dataset.kind}s: data.features must be {choices}, got "{config.features}"'
+        )
+    return {"atoms": _molecules}.get(config.features, _graphs)(dataset, config)
 
 
 def _molecules(dataset: Dataset, config: DataConfig) -> TrainingData:
-    spec = dataset.spec
-    if config.features != "atoms" or spec is None:
-        raise InputError(f'{config.name} holds molecules: data.features must be "atoms", got "{config.features}"')
-    train, validation = dataset.encoded("train"), dataset.encoded("val")
-    if not len(validation):
-        kept, held = holdout(len(train), config.holdout)
-        train, validation = train.take(kept), train.take(held)
-    counts = dataset.node_counts("train").tolist()
-    first, second = (_molecule_states(molecules, spec) for molecules in (train, validation))
-    return TrainingData(first, second, spec.max_nodes, {"X": len(spec.atoms)}, counts, spec)
+    molecules, spec = dataset.encoded("all"), dataset.spec
+    assert spec is not None
+    rows = training_rows(dataset, config.holdout)
+    train, validation = (_molecule_states(molecules.take(part), spec) for part in rows)
+    return TrainingData(
+        train, validation, spec.max_nodes, {"X": len(spec.atoms)}, dataset.node_counts("train").tolist(), spec
+    )
 
 
 def _molecule_states(molecules: Molecules, spec: MoleculeSpec) -> Examples:
@@ -92,12 +94,8 @@ def _molecule_states(molecules: Molecules, spec: MoleculeSpec) -> Examples:
 
 
 def _graphs(dataset: Dataset, config: DataConfig) -> TrainingData:
-    if config.features == "atoms":
-        raise InputError(f'{config.name} holds graphs: data.features must be "eigenvectors" or "degree", got "atoms"')
-    train, validation = dataset.split("train"), dataset.split("val")
-    if not validation:
-        kept, held = holdout(len(train), config.holdout)
-        train, validation = [train[i] for i in kept], [train[i] for i in held]
+    graphs = dataset.split("all")
+    train, validation = ([graphs[row] for row in rows] for rows in training_rows(dataset, config.holdout))
     return graph_examples(train, validation, config, dataset.node_counts("train").tolist())
 
 
@@ -115,11 +113,14 @@ def graph_examples(
     return TrainingData(Examples.of(first), Examples.of(second), nodes, {"X": width}, counts, vary=vary)
 
 
-def holdout(total: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Indices kept and held out, the same in every run."""
-    order = np.random.default_rng(0).permutation(total)
-    cut = max(1, round(total * share))
-    return np.sort(order[cut:]), np.sort(order[:cut])
+def training_rows(dataset: Dataset, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to train and to validate on; without a validation split, a fixed `share` of training is held out."""
+    train, validation = dataset.rows("train"), dataset.rows("val")
+    if len(validation):
+        return train, validation
+    order = np.random.default_rng(0).permutation(len(train))
+    cut = max(1, round(len(train) * share))
+    return train[np.sort(order[cut:])], train[np.sort(order[:cut])]
 
 
 def encode_graphs(graphs: Sequence[Graph], nodes: int, config: DataConfig) -> GraphState:

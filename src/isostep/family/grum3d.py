@@ -12,7 +12,7 @@ from torch import Tensor
 from isostep.base.errors import InputError
 from isostep.base.schema import Frozen
 from isostep.dataset import Dataset, load
-from isostep.dataset.examples import Examples, TrainingData, holdout
+from isostep.dataset.examples import Examples, TrainingData, training_rows
 from isostep.family.base import Family, Training
 from isostep.item.decoding import ConformerDecoder
 from isostep.item.encoding import Molecules, MoleculeSpec, flat_rows
@@ -45,14 +45,13 @@ def load_conformers(config: DataConfig) -> TrainingData:
     spec = dataset.spec
     if spec is None:
         raise InputError(f"{config.name} holds no molecules; a model of positions needs qm9-3d")
-    kept, held = holdout(len(dataset.rows("train")), config.holdout)
-    train, validation = (_states(dataset, spec, rows) for rows in (kept, held))
+    train, validation = (_states(dataset, spec, rows) for rows in training_rows(dataset, config.holdout))
     widths = {"X": len(spec.atoms), "P": 3}
     return TrainingData(train, validation, spec.max_nodes, widths, dataset.node_counts("train").tolist(), spec)
 
 
 def _states(dataset: Dataset, spec: MoleculeSpec, rows: np.ndarray) -> Examples:
-    whole, points = dataset.encoded("train"), dataset.positions("train")
+    whole, points = dataset.encoded("all"), dataset.positions("all")
     molecules, points = whole.take(rows), points[flat_rows(whole.atom_ends, rows)[0]]
 
     def take(chosen: Tensor) -> GraphState:

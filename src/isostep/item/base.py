@@ -34,6 +34,14 @@ class Picture(NamedTuple):
     fault: str = ""
 
 
+class Rejected(InputError):
+    """What was given is no item: a result, counted by `item`, and of no further use."""
+
+    def __init__(self, reason: str, item: Item) -> None:
+        super().__init__(reason)
+        self.item = item
+
+
 class Item(ABC):
     """One generated thing: as a line of a file, as plain data, as a picture, and in the types of other libraries."""
 
@@ -55,6 +63,19 @@ class Item(ABC):
     @abstractmethod
     def from_line(cls, line: str, index: int | None = None) -> Self:
         """What `to_line` wrote; `index` is checked where given and the line holds one."""
+
+    @classmethod
+    def accepts(cls, value: Any) -> bool:
+        """Whether it is another library's form of such an item, which `given` takes."""
+        return False
+
+    @classmethod
+    def given(cls, value: Any) -> Self:
+        raise InputError(f"a {cls.kind} cannot be made of {type(value).__name__}")
+
+    def usable(self) -> Self:
+        """As metrics take it; an InputError says why not."""
+        return self
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:

@@ -68,6 +68,18 @@ class Graph(Item):
         place = {node: i for i, node in enumerate(graph)}
         return Graph.of(len(place), [(place[u], place[v]) for u, v in graph.edges if u != v])
 
+    @classmethod
+    def accepts(cls, value: Any) -> bool:
+        return hasattr(value, "edges") and not isinstance(value, Item)
+
+    @classmethod
+    def given(cls, value: Any) -> Graph:
+        return Graph.from_networkx(value)
+
+    def usable(self) -> Graph:
+        self.check_dense()
+        return self
+
     def adjacency(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Dense symmetric 0/1 matrix (n, n)."""
         self.check_dense()

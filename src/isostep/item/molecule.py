@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from isostep.base.errors import InputError
-from isostep.item.base import Item, Picture
+from isostep.base.limits import within
+from isostep.item.base import Item, Picture, Rejected
 
 if TYPE_CHECKING:
+    from typing import Self
+
     import networkx
     from rdkit.Chem import Mol
 
@@ -42,6 +45,25 @@ class Molecule(Item):
             wanted = "index" if index is None else index
             raise InputError(f"expected SMILES<TAB>{wanted}<TAB>valid with valid 0 or 1, got {line.strip()[:60]!r}")
         return cls(fields[0], fields[2] == "1")
+
+    @classmethod
+    def accepts(cls, value: Any) -> bool:
+        return isinstance(value, str)
+
+    @classmethod
+    def given(cls, value: str) -> Self:
+        """From SMILES; what RDKit rejects is an invalid molecule."""
+        smiles = canonical(value)
+        if smiles is None:
+            raise Rejected(f"RDKit rejects {value[:60]!r}: {_fault(value)}" if value else "no SMILES", cls("", False))
+        return cls(smiles, True)
+
+    def usable(self) -> Self:
+        """With canonical SMILES. Correction can leave nothing (an empty one)."""
+        smiles = canonical(self.smiles)
+        if self.smiles and smiles is None:
+            raise InputError(f"RDKit rejects the corrected molecule {self.smiles[:60]!r}: {_fault(self.smiles)}")
+        return replace(self, smiles=smiles or "")
 
     def fields(self) -> dict[str, Any]:
         return {"smiles": self.smiles, "valid": self.valid}
@@ -102,3 +124,28 @@ class Molecule(Item):
     @classmethod
     def tally(cls, items: Iterable[Molecule]) -> dict[str, int]:
         return {"valid": sum(molecule.valid for molecule in items)}
+
+
+def canonical(text: str) -> str | None:
+    """Canonical SMILES, or None where RDKit rejects the text or it holds no atom."""
+    from rdkit import Chem, rdBase
+
+    within("smiles_characters", len(text), f"a SMILES of {len(text):,} characters")
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromSmiles(text)
+    return Chem.MolToSmiles(molecule) or None if molecule is not None else None
+
+
+def _fault(text: str) -> str:
+    """What RDKit has against a SMILES."""
+    from rdkit import Chem, rdBase
+
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromSmiles(text, sanitize=False)
+        try:
+            problems = [] if molecule is None else Chem.DetectChemistryProblems(molecule)
+        except RuntimeError:  # of some atoms it does not know the valence, and ends there
+            return "of an impossible valence"
+    if molecule is None:
+        return "not SMILES"
+    return problems[0].Message().strip() if problems else "no atom"

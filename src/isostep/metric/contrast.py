@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from isostep.base.errors import InputError
+from isostep.item import Graph
 from isostep.metric.base import Better, interval
 from isostep.metric.evaluate import choose, resolve_reference
 from isostep.metric.items import gather
@@ -52,20 +53,20 @@ def contrast(
     entry, fitted, _ = resolve_reference(reference)
     sets = [gather(source) for source in (first, other)]
     for source, items in zip((first, other), sets, strict=True):
-        if not items.kind == fitted.kind == "graph" or len(items) < 2:
-            raise InputError(f"--versus compares two sets of graphs; {source} holds {len(items)} {items.kind}s")
+        if items.item is not Graph or fitted.kind != Graph.kind or len(items) < 2:
+            raise InputError(f"--versus compares two sets of graphs; {source} holds {len(items)} {items.item.kind}s")
     sizes = [len(items) for items in sets]
-    both = gather([graph for items in sets for graph in items.graphs])
-    suite = suite_of("graph")
-    known = {metric.name: metric for metric in suite.metrics(both, kernel or suite.kernel(entry), entry)}
-    fitted = fitted.among(both.graphs)
+    both = [graph for items in sets for graph in items.members]
+    suite = suite_of(Graph.kind)
+    known = {metric.name: metric for metric in suite.metrics(True, kernel or suite.kernel(entry), entry)}
+    fitted = fitted.among(both)
     random = np.random.default_rng(seed)
     parts = np.repeat([0, 1], sizes)
     draws = [random.multinomial(n, np.full(n, 1 / n), size=resamples) / n for n in sizes]
     splits = [random.permutation(parts) for _ in range(resamples)]
     rows = []
     for key, metric in choose(known, metrics or suite.usual).items():
-        measure = metric.prepare(both.graphs, fitted)
+        measure = metric.prepare(both, fitted)
 
         def halves(split: np.ndarray, measure: Any = measure) -> list[float]:
             return [measure((split == part) / sizes[part]) for part in (0, 1)]

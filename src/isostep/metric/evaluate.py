@@ -34,7 +34,7 @@ class Report:
     skipped: list[Skipped]
     resamples: int
     seed: int
-    corrected: bool = False  # validity was judged before correction
+    titles: dict[str, str] = field(default_factory=dict)  # of metrics that have another name in tables
     bounds: dict[str, Bounds] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class Report:
         return asdict(self)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per metric. Validity of SMILES that come without flags says what it is."""
+        """One row per metric."""
         kept = ("value", "low", "high", "floor", "n")
         return [
             {"metric": self.title(key), "better": self.better[key], **{name: getattr(value, name) for name in kept}}
@@ -50,12 +50,7 @@ class Report:
         ]
 
     def title(self, key: str) -> str:
-        return f"{key} (after correction)" if key == "valid" and self.as_given else key
-
-    @property
-    def as_given(self) -> bool:
-        """Whether molecules came without word on their validity before correction."""
-        return self.kind == "molecule" and not self.corrected
+        return self.titles.get(key, key)
 
     def to_pandas(self) -> Any:
         return require("pandas", "pandas", "to_pandas()").DataFrame(self.rows()).set_index("metric")
@@ -105,20 +100,20 @@ def evaluate(
     entry, fitted, name = resolve_reference(reference)
     entry = entry if rule is None else entry._replace(valid=rule)
     items = gather(source, strict)
-    if items.kind != fitted.kind:
-        raise InputError(f"the generated set holds {items.kind}s, but the reference {name} holds {fitted.kind}s")
-    suite = suite_of(items.kind)
+    suite, kind = suite_of(items.item.kind), items.item.kind
+    if suite.against != fitted.kind:
+        raise InputError(f"the generated set holds {kind}s, but the reference {name} holds {fitted.kind}s")
     customary = suite.kernel(entry)
     if kernel and not customary:
-        raise InputError(f"kernel {kernel!r} is for graph MMDs; {name} holds {items.kind}s, leave it out")
+        raise InputError(f"kernel {kernel!r} is for graph MMDs; {name} holds {fitted.kind}s, leave it out")
     kernel = kernel or customary
-    chosen = choose({metric.name: metric for metric in suite.metrics(items, kernel, entry)}, metrics)
-    fitted = fitted.among(items.graphs)
+    chosen = choose({metric.name: metric for metric in suite.metrics(items.corrected, kernel, entry)}, metrics)
+    fitted = fitted.among(items.members)
     home = home_of(source) if isinstance(reference, str | Path) else None  # a study keeps its cells itself
     generated = suite.generated(items, workers, home)
     earlier = _kept(home, items, reference, kernel, resamples, seed)
     values, undefined = {}, {}
-    with progress(f"measuring {len(items)} {items.kind}s", len(chosen), "metrics") as task:
+    with progress(f"measuring {len(items)} {kind}s", len(chosen), "metrics") as task:
         for key, metric in chosen.items():
             task(0, note=key)
             value = earlier.get(key) or _value_or_reason(metric, generated(key), fitted, resamples, seed)
@@ -133,7 +128,7 @@ def evaluate(
     earlier.save()
     return Report(
         values,
-        items.kind,
+        kind,
         len(items),
         name,
         kernel,
@@ -144,7 +139,7 @@ def evaluate(
         items.skipped,
         resamples,
         seed,
-        items.corrected,
+        {key: metric.title for key, metric in chosen.items() if hasattr(metric, "title")},  # type: ignore[attr-defined]
         {key: bounds_of(metric) for key, metric in chosen.items()},
     )
 
@@ -153,9 +148,7 @@ def _kept(home: Path | None, items: Items, reference: Any, kernel: Kernel | None
     """Earlier values of these items against this reference, by content."""
     if home is None:
         return Kept(None)
-    flags = "".join("01"[flag] for flag in items.valid) + "01"[items.corrected]
-    made = (item.to_line(k) for k, item in enumerate([*items.graphs, *items.conformers]))
-    content = digest([*items.smiles, flags, *made])
+    content = digest([str(items.corrected), *(item.to_line(k) for k, item in enumerate(items.members))])
     return Kept.at(home, content, sha256(reference_file(reference)), kernel, resamples, seed)
 
 
@@ -179,7 +172,7 @@ def resolve_reference(reference: Any) -> tuple[Shipped, Reference, str]:
 def metric_names(reference: Reference, rule: str | None = None) -> list[str]:
     """What `evaluate` can measure against a reference; `rule`: its rule of validity, for graphs."""
     suite, entry = suite_of(reference.kind), Shipped(reference.kind, valid=rule)
-    return [metric.name for metric in suite.metrics(Items(kind=reference.kind), suite.kernel(entry), entry)]
+    return [metric.name for metric in suite.metrics(True, suite.kernel(entry), entry)]
 
 
 def choose(known: Mapping[str, Metric], wanted: Iterable[str] | None) -> dict[str, Metric]:

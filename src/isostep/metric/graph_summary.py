@@ -18,7 +18,7 @@ import numpy as np
 from isostep.base.errors import InputError
 from isostep.item.graph import Graph
 from isostep.metric.archive import opened, store
-from isostep.metric.graph_reference import SPLITS, GraphReference, Split
+from isostep.metric.graph_reference import SPLITS, GraphReference, Split, Tables
 from isostep.metric.graph_statistics import STATISTICS
 from isostep.metric.isomorphism import colours
 from isostep.metric.nspdk import Moments, moments
@@ -89,7 +89,7 @@ class GraphSummary(GraphReference):
             meta = json.loads(str(arrays["graph_summary"]))
             if meta["version"] != VERSION:
                 raise InputError(f"{path} has version {meta['version']}, expected {VERSION}; build it again")
-            tables = {(split, name): arrays[f"{split}/{name}"] for split in SPLITS for name in STATISTICS}
+            tables: Tables = {(split, name): arrays[f"{split}/{name}"] for split in SPLITS for name in STATISTICS}
             hashes: dict[Split, np.ndarray] = {split: arrays[f"{split}/hashes"] for split in SPLITS}
             nspdk = Moments(*(arrays[f"nspdk/{key}"] for key in Moments._fields))
             floors = {str(key): float(value) for key, value in meta["floors"].items()}

@@ -25,6 +25,7 @@ from scipy import sparse
 from isostep.base.cache import kept
 from isostep.base.errors import InputError
 from isostep.base.processes import safe_path
+from isostep.item.molecule import canonical
 from isostep.metric.base import Measure
 
 if TYPE_CHECKING:
@@ -32,15 +33,6 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, np.ndarray]
 _CHUNK = 500  # molecules handed to a worker process at a time
-
-
-def canonical(text: str) -> str | None:
-    """Canonical SMILES, or None where RDKit rejects the text or it holds no atom."""
-    from rdkit import Chem, rdBase
-
-    with rdBase.BlockLogs():
-        molecule = Chem.MolFromSmiles(text)
-    return Chem.MolToSmiles(molecule) or None if molecule is not None else None
 
 
 class MoleculeSet(Sequence[str]):
@@ -168,6 +160,11 @@ class Validity:
 
     corrected: bool
     name: ClassVar[str] = "valid"
+
+    @property
+    def title(self) -> str:
+        return self.name if self.corrected else f"{self.name} (after correction)"
+
     better: ClassVar[Literal["lower", "higher"]] = "higher"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
 

@@ -21,6 +21,7 @@ from isostep.base.files import read_json
 from isostep.base.progress import progress
 from isostep.dataset.data import Dataset, GraphDataset
 from isostep.dataset.read import all_test, read_graph_file
+from isostep.item import Molecule
 from isostep.metric.archive import opened, store
 from isostep.metric.conformers import CONFORMER_METRICS
 from isostep.metric.fcd import FrechetDistance
@@ -230,4 +231,6 @@ def fit_reference(source: Any) -> Reference:
             raise InputError(f"{source} has no graph of the split test; a reference needs one")
         return GraphReference.fit(data.split("test"), data.split("train"))
     items = gather(source, strict=True)
-    return MoleculeReference.fit(items.smiles) if items.kind == "molecule" else GraphReference.fit(items.graphs)
+    if issubclass(items.item, Molecule):
+        return MoleculeReference.fit([molecule.smiles for molecule in items.members if molecule.smiles])
+    return GraphReference.fit(items.members)

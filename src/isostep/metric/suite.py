@@ -39,6 +39,7 @@ MMDS: tuple[Statistic, ...] = ("degree", "clustering", "orbit", "spectral")
 class Suite(ABC):
     """The metrics of one kind."""
 
+    against: ClassVar[str]  # the kind of reference that it needs
     usual: ClassVar[tuple[str, ...]]  # of a study that names none
 
     def kernel(self, entry: Shipped) -> Kernel | None:
@@ -46,8 +47,8 @@ class Suite(ABC):
         return None
 
     @abstractmethod
-    def metrics(self, items: Items, kernel: Kernel | None, entry: Shipped) -> Sequence[Any]:
-        """All that apply."""
+    def metrics(self, corrected: bool, kernel: Kernel | None, entry: Shipped) -> Sequence[Any]:
+        """All that apply. `corrected`: validity was judged before correction."""
 
     @abstractmethod
     def generated(self, items: Items, workers: int, home: Path | None) -> Callable[[str], Sequence[Any]]:
@@ -59,12 +60,13 @@ class Suite(ABC):
 
 
 class GraphSuite(Suite):
+    against = Graph.kind
     usual = MMDS
 
     def kernel(self, entry: Shipped) -> Kernel:
         return entry.kernel or "tv"
 
-    def metrics(self, items: Items, kernel: Kernel | None, entry: Shipped) -> list[Metric]:
+    def metrics(self, corrected: bool, kernel: Kernel | None, entry: Shipped) -> list[Metric]:
         metrics: list[Any] = [GraphMMD(name, kernel or self.kernel(entry)) for name in MMDS]
         metrics += [GraphNspdk(), Connected(), Unique(), Novel()]
         if rule := VALIDITY.get(entry.valid or ""):
@@ -73,7 +75,7 @@ class GraphSuite(Suite):
         return metrics
 
     def generated(self, items: Items, workers: int, home: Path | None) -> Callable[[str], Sequence[Any]]:
-        return lambda key: items.graphs
+        return lambda key: items.members
 
     def fit(self, data: Dataset) -> GraphReference:
         rule = VALIDITY.get(shipped().get(data.name, Shipped(data.kind)).valid or "")
@@ -82,15 +84,16 @@ class GraphSuite(Suite):
 
 
 class MoleculeSuite(Suite):
+    against = Molecule.kind
     usual = ("valid", "fcd", "nspdk")
 
-    def metrics(self, items: Items, kernel: Kernel | None, entry: Shipped) -> list[Any]:
-        return [Validity(items.corrected), *MOLECULE_METRICS, *(CONFORMER_METRICS if items.conformers else ())]
+    def metrics(self, corrected: bool, kernel: Kernel | None, entry: Shipped) -> list[Any]:
+        return [Validity(corrected), *MOLECULE_METRICS]
 
     def generated(self, items: Items, workers: int, home: Path | None) -> Callable[[str], Sequence[Any]]:
-        in_space = {metric.name: items.conformers for metric in CONFORMER_METRICS}
-        special: dict[str, Sequence[Any]] = {"valid": items.valid, **in_space}
-        molecules = MoleculeSet(items.smiles, workers, home)
+        special = {metric.name: items.members for metric in CONFORMER_METRICS}
+        special["valid"] = [molecule.valid for molecule in items.members]
+        molecules = MoleculeSet([molecule.smiles for molecule in items.members if molecule.smiles], workers, home)
         return lambda key: special.get(key, molecules)
 
     def fit(self, data: Dataset) -> MoleculeReference:
@@ -102,6 +105,9 @@ class ConformerSuite(MoleculeSuite):
     """Molecules in space are measured as molecules, and by their geometry."""
 
     usual = (*MoleculeSuite.usual, "bond_length", "bond_angle", "no_clash")
+
+    def metrics(self, corrected: bool, kernel: Kernel | None, entry: Shipped) -> list[Any]:
+        return [*super().metrics(corrected, kernel, entry), *CONFORMER_METRICS]
 
 
 SUITES: dict[str, Suite] = {
@@ -120,12 +126,11 @@ def suite_of(kind: str) -> Suite:
 def check_metrics(kind: str, reference: Reference, metrics: Iterable[str], name: str, rule: str | None = None) -> None:
     """Refuse, before anything is generated, a reference of another kind and metrics that this kind does not have."""
     suite = suite_of(kind)
-    if isinstance(suite, MoleculeSuite) != isinstance(suite_of(reference.kind), MoleculeSuite):
+    if suite.against != reference.kind:
         raise InputError(
             f"the model makes {kind}s, but the reference {name} holds {reference.kind}s; name another with --reference"
         )
-    known = [metric.name for metric in suite.metrics(Items(kind), None, Shipped(reference.kind, valid=rule))]
-    known += [metric.name for metric in CONFORMER_METRICS if isinstance(suite, ConformerSuite)]
+    known = [metric.name for metric in suite.metrics(True, None, Shipped(reference.kind, valid=rule))]
     for key in metrics:
         if key not in known:
             raise InputError(f"unknown metric {key!r}; those of {kind}s here are {', '.join(known)}")

@@ -13,6 +13,7 @@ from isostep.base.errors import require
 from isostep.base.progress import showing
 from isostep.base.schema import checked
 from isostep.reporting.tables import Table, difference_table, long_csv, summary_table
+from isostep.settings.schedules import COMPARED, PAPER, PLAIN
 from isostep.study.plan import Arm, StudyPlan, product_arms
 from isostep.study.record import Study
 
@@ -76,7 +77,7 @@ class Comparison:
 
 def compare(
     model: str | Model,
-    schedules: Sequence[str] = ("uniform", "quadratic", "dvs"),
+    schedules: Sequence[str] = COMPARED,
     *,
     out: str | Path,
     solvers: Sequence[str] = (),
@@ -125,8 +126,8 @@ def sweep(
     params: Mapping[str, Sequence[Any]],
     *,
     out: str | Path,
-    schedule: str = "dvs",
-    baseline: str = "uniform",
+    schedule: str = PAPER,
+    baseline: str = PLAIN,
     solver: str | None = None,
     steps: int | None = None,
     seeds: Iterable[int] = range(5),

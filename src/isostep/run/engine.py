@@ -25,7 +25,7 @@ from isostep.run.format import Machine, RunPlan
 from isostep.run.reading import is_run, read_run
 from isostep.run.workers import Job, Outcome, ProcessExecutor, Work, cores, dispatch, pack_shard, run_here
 from isostep.run.writer import Writer, open_run
-from isostep.sampling.account import Account, warn_pinned
+from isostep.sampling.account import Account, warn_remarks
 from isostep.sampling.calibrate import prepare
 from isostep.sampling.run import DEFAULT_BATCH, SampleResult, advise
 from isostep.settings.resolve import resolve
@@ -191,7 +191,7 @@ def complete_run(writer: Writer, model: Model, engine: Engine, advance: Callable
             "the others are kept: repeat the command to try these again"
         )
     account = Account.total(record.account for record in run.shards.values())
-    warn_pinned(account, plan.settings)
+    warn_remarks(account, plan.settings)
     summary = account.summary(model.info.name, plan.settings, plan.seed)
     summary["wall_seconds"] = time.perf_counter() - began
     if lost:

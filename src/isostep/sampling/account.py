@@ -74,20 +74,9 @@ class Account:
         }
 
 
-def warn_pinned(account: Account, settings: SamplerSettings) -> None:
-    """Say once where DVS had nothing to decide, its step at a bound for most of the active range."""
-    from isostep.control.dvs import Dvs
+def warn_remarks(account: Account, settings: SamplerSettings) -> None:
+    """Say once what the controller has to say of its steps."""
     from isostep.settings.resolve import build
 
-    controller = build(settings).controller
-    if not isinstance(controller, Dvs):
-        return
-    for (bound, share), dt in zip(
-        controller.pinned(account.n, account.counted).items(), controller.bounds, strict=True
-    ):
-        if share > 0.5:
-            way = "larger" if bound == "dt_min" else "smaller"
-            warn_once(
-                f"DVS sat at {bound} for {100 * min(share, 1):.0f} % of its active range: there it is fixed steps of "
-                f"{dt:g}; a {way} kappa frees it"
-            )
+    for line in build(settings).controller.remarks(account.n, account.counted):
+        warn_once(line)

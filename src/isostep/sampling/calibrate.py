@@ -24,7 +24,6 @@ from isostep.base.cache import cache_folder
 from isostep.base.errors import InputError
 from isostep.base.files import read_json, write_json
 from isostep.base.progress import Task, log, progress, warn_once
-from isostep.control.dvs import Dvs
 from isostep.control.pilot import Pilot
 from isostep.loop import integrate
 from isostep.model.model import Model
@@ -124,19 +123,9 @@ def prepare(
     if needs_pilot(settings):
         times = pilot_times(settings)(pilot_for(model, settings, plan), settings.steps)
         settings = settings.model_copy(update={"schedule_options": {"times": times}})
-    _warn_growing(model, settings)
+    for line in build(settings).controller.warnings(len(model.sde.processes)):
+        warn_once(line)
     return settings
-
-
-def _warn_growing(model: Model, settings: SamplerSettings) -> None:
-    """DVS shares its average among C components; with too large a gamma it forgets nothing."""
-    controller = build(settings).controller
-    components = len(model.sde.processes)
-    if isinstance(controller, Dvs) and (growth := controller.growth(components)) >= 1:
-        warn_once(
-            f"gamma {controller.gamma:g} makes DVS' average grow without bound: (1 - alpha) gamma C = {growth:.3f} "
-            f"with C = {components} components; a gamma below {controller.gamma / growth:.3f} does not"
-        )
 
 
 def fit_budget(

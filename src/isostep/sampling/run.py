@@ -23,7 +23,7 @@ from isostep.loop import Hook
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
 from isostep.noise import BrownianTree, Noise
-from isostep.sampling.account import Account, warn_pinned
+from isostep.sampling.account import Account, warn_remarks
 from isostep.sampling.batch import sample_batch
 from isostep.sampling.calibrate import prepare
 from isostep.sampling.generated import Generated
@@ -171,7 +171,7 @@ def sample(
     result = SampleResult(
         loaded, settings, seed, solution, items, seconds, sum(p.batch_calls for p in parts), batch_size, name
     )
-    warn_pinned(result.account(), settings)
+    warn_remarks(result.account(), settings)
     return result
 
 

@@ -31,6 +31,7 @@ class Schedule(Entry):
     usual_solver: str = ""  # else the preset's
     usual_clock: Literal["batch", "graph"] = "graph"
     clock_option: str = ""  # the option that takes the clock
+    proposal: Entry | None = None  # a function from a pilot to constants for it
     candidates: tuple[Mapping[str, Any], ...] = ()  # options with which `isostep tune` tries it
 
     @property
@@ -67,6 +68,7 @@ SCHEDULES: dict[str, Schedule] = {
         budget_knob=Knob("schedule_options", "kappa", 1e-6, 1.0, 1e12),
         usual_clock="batch",  # the paper's form; per-graph clocks are a choice
         clock_option="reduction",
+        proposal=Entry("isostep.control.propose:propose"),
     ),
     "arclength": Schedule(
         f"{ARCLENGTH}:arclength",
@@ -93,4 +95,5 @@ SCHEDULES: dict[str, Schedule] = {
 AUTO = "auto"  # not a schedule: the model's preset names one
 PLAIN = "uniform"  # of a model whose program has no grid of its own
 PAPER = "dvs"  # where other settings are chosen but no schedule: such a run compares with the paper
+COMPARED = (PLAIN, "quadratic", PAPER)  # by a comparison that names none; the first one is the baseline
 CHOICES = {AUTO: "what does best per network call on this model"} | {name: s.help for name, s in SCHEDULES.items()}

@@ -15,6 +15,7 @@ from isostep.control.dvs import Dvs
 from isostep.model.lookup import embedded_names, load_model
 from isostep.model.presets import find_preset
 from isostep.settings.resolve import build
+from isostep.settings.schedules import PAPER
 from isostep.settings.schema import DvsPreset, SamplerSettings
 
 SHOWN = (
@@ -74,18 +75,20 @@ def constants_of(settings: SamplerSettings) -> dict[str, Any]:
     return found
 
 
-def departures(arms: list[dict[str, Any]], family: str, kind: str, weights: str) -> list[str]:
-    """Where text and program differ, which of the two these arms follow."""
+def departures(arms: list[dict[str, Any]], theirs: str | None, weights: str) -> list[str]:
+    """Where text and program differ, which of the two these arms follow. `theirs`: weights that the program samples."""
     notes = []
     if any(arm["solver"] == "heun" for arm in arms):
         notes.append("Heun predicts without noise, as the authors' code; the paper's Algorithm 3 adds it (heun-noisy).")
-    dvs = [arm for arm in arms if arm["schedule"] == "dvs"]
+    dvs = [arm for arm in arms if arm["schedule"] == PAPER]
     if any(arm["ema_start"] == "first" for arm in dvs):
         notes.append("The average starts from the first V, as the authors' code for generic graphs; the paper: from 0.")
     if any(arm["eps_bound"] == Dvs.eps_bound for arm in dvs):
         notes.append("A run ends within 1e-6 of T, as in the paper; the authors' code stops 2e-3 before it.")
-    if family == "grum" and kind == "molecule" and weights == "ema":
-        notes.append("EMA weights, as the configuration asks; the authors' code samples molecules with the raw ones.")
+    if theirs not in (None, weights):
+        notes.append(
+            f"{weights.upper()} weights, as the configuration asks; the authors' code takes the {theirs} ones."
+        )
     return notes
 
 
@@ -96,7 +99,7 @@ def load_constants(path: Any) -> ConstantTable:
 def constant_rows(table: ConstantTable) -> tuple[Cells, list[Cells]]:
     """Header and rows: the paper's constants, and those in use."""
     if table.common:
-        used = constants_of(SamplerSettings(schedule="dvs", steps=round(1 / table.common["dt_base"])))
+        used = constants_of(SamplerSettings(schedule=PAPER, steps=round(1 / table.common["dt_base"])))
         return ("constant", "paper", "in use"), [
             (name, f"{value:g}", f"{used[name]:g}") for name, value in table.common.items()
         ]

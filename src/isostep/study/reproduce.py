@@ -78,6 +78,7 @@ class Part(Frozen):
     kernel: Kernel | None = None
     n: int
     paper_n: int | None = None
+    program_weights: Literal["raw", "ema"] | None = None  # that the authors' program takes
     arms: tuple[PaperArm, ...]
     paper_tests: tuple[PaperTest, ...] = ()
 
@@ -193,7 +194,7 @@ def study_part(part: Part, plan: StudyPlan, model: Model, folder: Path, **how: A
             least, most = min(arm.steps_by_seed.values()), max(arm.steps_by_seed.values())
             constants[arm.name]["base steps"] = least if least == most else f"{least} to {most}"
     info = model.info
-    notes = (*plan.notes, *departures([*constants.values()], info.family, info.kind, info.weights))
+    notes = (*plan.notes, *departures([*constants.values()], part.program_weights, info.weights))
     return PartResult(part, info.name, notes, constants, study)
 
 
@@ -220,7 +221,7 @@ def time_part(
             shown(note=f"{paper.name}, seed {seed}")
     constants = {name: constants_of(one) for name, one in settings.items()}
     info = model.info
-    notes = (*plan.notes, *departures([*constants.values()], info.family, info.kind, info.weights))
+    notes = (*plan.notes, *departures([*constants.values()], part.program_weights, info.weights))
     return PartResult(part, info.name, notes, constants, times=tuple(times))
 
 
