@@ -8,7 +8,8 @@ import torch
 
 from isostep.base.errors import InputError
 from isostep.control import uniform
-from isostep.control.arclength import Density, arclength
+from isostep.control.arclength import Density
+from isostep.control.grid import calibrated
 from isostep.control.pilot import Pilot
 from isostep.loop import integrate
 from isostep.network.analytic import gaussian
@@ -95,4 +96,4 @@ def test_a_pilot_survives_json_and_bad_ones_are_refused():
 
 def test_arclength_without_times_says_what_to_do():
     with pytest.raises(InputError, match="isostep calibrate"):
-        arclength(10)
+        calibrated(10)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from isostep.base.errors import InputError
-from isostep.control.decisions import Decisions, decisions
+from isostep.control.decisions import Decisions
+from isostep.control.grid import calibrated
 from isostep.control.pilot import Pilot
 
 T = (np.arange(1000) + 0.5) / 1000
@@ -58,4 +59,4 @@ def test_without_decisions_or_times_it_says_what_to_do():
     with pytest.raises(InputError, match="arclength"):
         Decisions().times(Pilot(tuple(T), {"A": tuple(np.ones(1000))}, 1, 1), 5)
     with pytest.raises(InputError, match="isostep calibrate"):
-        decisions(10)
+        calibrated(10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +20,19 @@ def plain(text: object) -> Text:
     from rich.text import Text
 
     return Text(printable(str(text)))
+
+
+def print_table(header: tuple[str, ...], rows: Iterable[Iterable[object]]) -> None:
+    """For people at a terminal; no header where its names are empty."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, show_header=any(header))
+    for name in header:
+        table.add_column(name, no_wrap=name == header[0] != "", overflow="fold")
+    for row in rows:
+        table.add_row(*map(plain, row))
+    Console().print(table)
 
 
 def _shown(character: str) -> str:

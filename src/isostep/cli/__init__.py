@@ -15,7 +15,7 @@ from isostep.base.errors import IsostepError
 from isostep.base.progress import NOTHING_KEPT, log, showing
 from isostep.base.text import printable
 
-# One line per command module; each has `register(app)`.
+# One line per module: it has a function of its name, the command, or `register(app)` where there are several.
 MODULES = (
     "sample",
     "calibrate",
@@ -83,7 +83,8 @@ def root(
 
 
 for _name in MODULES:
-    importlib.import_module(f"isostep.cli.{_name}").register(app)
+    _module = importlib.import_module(f"isostep.cli.{_name}")
+    _module.register(app) if hasattr(_module, "register") else app.command(_name)(getattr(_module, _name))
 
 
 def main() -> None:

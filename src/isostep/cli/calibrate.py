@@ -16,10 +16,6 @@ FIRST = next(name for name, entry in CALIBRATED.items() if entry.needs_pilot)
 PROPOSING = ", ".join(name for name, entry in CALIBRATED.items() if entry.proposal)
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(calibrate)
-
-
 def calibrate(
     model: str = typer.Argument(help="Embedded name, model folder, or released .pth file."),
     schedule: str = typer.Option(FIRST, help=f"{', '.join(CALIBRATED)}; {PROPOSING}: proposes its constants."),

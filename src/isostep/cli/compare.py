@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from isostep.study.plan import StudyPlan
 
 
-def register(app: typer.Typer) -> None:
-    app.command("compare")(compare)
-
-
 def compare(
     model: str = typer.Argument(help="Embedded name, model folder, or released .pth file."),
     schedules: str = typer.Option(",".join(COMPARED), help="Comma-separated; the first one is the baseline."),

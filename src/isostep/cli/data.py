@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from isostep.base.text import print_table
+
 if TYPE_CHECKING:
     from isostep.dataset import Dataset
 
@@ -37,20 +39,11 @@ def list_datasets(as_json: bool = JSON) -> None:
             source = find(name, entry, None).label
         except InputError:
             source = None
-        rows.append(
-            {
-                "name": name,
-                "kind": entry.holds.kind,
-                "about": entry.about,
-                "source": source,
-            }
-        )
+        rows.append({"name": name, "kind": entry.holds.kind, "about": entry.about, "source": source})
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
-    _table(
-        ("name", "kind", "about", "source"), [[*list(row.values())[:3], row["source"] or "not found"] for row in rows]
-    )
+    print_table(("name", "kind", "about", "source"), ([value or "not found" for value in row.values()] for row in rows))
 
 
 def info(name: str, folder: Path | None = FOLDER, as_json: bool = JSON) -> None:
@@ -99,16 +92,4 @@ def _print(summary: dict[str, Any], as_json: bool) -> None:
         return
     shown = {**summary, "nodes": "{} to {}".format(*summary["nodes"])}
     shown = {key: " ".join(value) if isinstance(value, list) else value for key, value in shown.items()}
-    _table(("", ""), [(key.replace("_", " "), str(value)) for key, value in shown.items()])
-
-
-def _table(header: tuple[str, ...], rows: list) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from isostep.base.text import plain
-
-    table = Table(*header, box=None, show_header=any(header))
-    for row in rows:
-        table.add_row(*map(plain, row))
-    Console().print(table)
+    print_table(("", ""), [(key.replace("_", " "), str(value)) for key, value in shown.items()])

@@ -12,10 +12,6 @@ CALLS = 10
 GRAPHS, QUICK = 256, 16  # fixed, so that what it prints can be repeated
 
 
-def register(app: typer.Typer) -> None:
-    app.command("demo")(demo)
-
-
 def demo(
     model: str = typer.Option(DEFAULT, help="Embedded name, model folder, released .pth file, or rings-and-stars."),
     out: Path = typer.Option(Path("report"), help="Folder for the study and report.html."),

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from isostep.base.text import print_table
+
 if TYPE_CHECKING:
     from isostep.metric.base import Value
     from isostep.metric.evaluate import Report
@@ -137,13 +139,7 @@ def list_references(as_json: bool = typer.Option(False, "--json", help="Print JS
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("name", "kind", "kernel", "validity", box=None)
-    for row in rows:
-        table.add_row(*(str(row[key] or "") for key in ("name", "kind", "kernel", "valid")))
-    Console().print(table)
+    print_table(("name", "kind", "kernel", "validity"), ([value or "" for value in row.values()] for row in rows))
 
 
 def build(

@@ -8,10 +8,6 @@ from pathlib import Path
 import typer
 
 
-def register(app: typer.Typer) -> None:
-    app.command("export")(export)
-
-
 def export(
     folder: Path = typer.Argument(help="Run folder of `isostep sample --out`."),
     format: str = typer.Option(..., help="jsonl, smi, sdf, xyz (with positions) or parquet (needs isostep[parquet])."),

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import typer
 
+from isostep.base.text import print_table, printable
+
 JSON = typer.Option(False, "--json", help="Print JSON instead of a table.")
 
 
@@ -32,24 +34,13 @@ def models(
     if as_json:
         typer.echo(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    from isostep.base.text import plain
-
-    table = Table(box=None)
-    for header in ("name", "where", "dataset", "weights"):
-        table.add_column(header, no_wrap=True)
-    table.add_column("path", overflow="fold")
-    for row in rows:
-        table.add_row(*map(plain, (row.name, row.where, row.dataset, row.weights, row.path or "not fetched")))
-    console = Console()
-    console.print(table)
+    shown = ((row.name, row.where, row.dataset, row.weights, row.path or "not fetched") for row in rows)
+    print_table(("name", "where", "dataset", "weights", "path"), shown)
     for row in rows:
         if row.problem:
-            console.print(plain(f"not usable: {row.problem}"))
+            typer.echo(f"not usable: {printable(row.problem)}")
     if any(row.path is None for row in rows):
-        console.print("`isostep fetch NAME` gets a known one.", highlight=False)
+        typer.echo("`isostep fetch NAME` gets a known one.")
 
 
 def import_model(

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import typer
-
-
-def register(app: typer.Typer) -> None:
-    app.command("plan")(plan)
 
 
 def plan(
@@ -48,7 +45,7 @@ def plan(
     result = estimate(measured, n, workers, size, failures / 24)
     if as_json:
         step = sum(measured.step_seconds) / len(measured.step_seconds)
-        typer.echo(json.dumps({**result.to_dict(), "step_seconds": step, "steps_per_batch": measured.steps}))
+        typer.echo(json.dumps({**asdict(result), "step_seconds": step, "steps_per_batch": measured.steps}))
         return
     step = 1000 * sum(measured.step_seconds) / len(measured.step_seconds)
     typer.echo(f"{loaded.info.name}: {n} graphs in {result.shards} shards on {workers} workers of {threads} threads")

@@ -7,10 +7,6 @@ from pathlib import Path
 import typer
 
 
-def register(app: typer.Typer) -> None:
-    app.command("report")(report)
-
-
 def report(
     folder: Path = typer.Argument(help="Folder that compare, sweep, reproduce, demo or train wrote."),
     out: Path | None = typer.Option(None, help="File to write; default: report.html in the folder."),

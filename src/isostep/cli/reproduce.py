@@ -8,10 +8,6 @@ from pathlib import Path
 import typer
 
 
-def register(app: typer.Typer) -> None:
-    app.command("reproduce")(reproduce)
-
-
 def reproduce(
     target: str = typer.Argument(help="T1 to T10, or F2 to F7, as the paper numbers them."),
     quick: bool = typer.Option(False, help="Fewer graphs, seeds and steps; the output says so."),

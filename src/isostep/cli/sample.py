@@ -10,6 +10,7 @@ import typer
 
 from isostep.base.errors import InputError
 from isostep.base.progress import Interrupted, log
+from isostep.base.text import print_table, printable
 from isostep.settings.schedules import CHOICES
 from isostep.settings.solvers import SOLVERS
 
@@ -155,23 +156,12 @@ def parse_options(pairs: list[str]) -> dict[str, Any]:
 
 
 def print_summary(summary: dict[str, Any], out: Path | None) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from isostep.base.text import plain
-
-    table = Table(show_header=False, box=None)
-    for key, value in summary.items():
-        if key not in ("model", "graphs"):
-            table.add_row(
-                plain(key.replace("_", " ")), plain(f"{value:.4g}" if isinstance(value, float) else str(value))
-            )
-    console = Console()
-    console.print(plain(f"{summary['model']}: {summary['graphs']} graphs"))
-    console.print(table)
+    typer.echo(f"{printable(summary['model'])}: {summary['graphs']} graphs")
+    shown = {key.replace("_", " "): value for key, value in summary.items() if key not in ("model", "graphs")}
+    print_table(("", ""), ((k, f"{v:.4g}" if isinstance(v, float) else v) for k, v in shown.items()))
     if summary["coupled"]:
-        console.print(
+        typer.echo(
             "Graphs of a batch share one clock here: a graph depends on its batch mates (--clock graph frees it)."
         )
     if out is not None:
-        console.print(plain(f"written to {out}"), soft_wrap=True)
+        typer.echo(f"written to {printable(str(out))}")

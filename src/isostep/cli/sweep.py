@@ -9,10 +9,6 @@ import typer
 from isostep.settings.schedules import PAPER, PLAIN
 
 
-def register(app: typer.Typer) -> None:
-    app.command("sweep")(sweep)
-
-
 def sweep(
     model: str = typer.Argument(help="Embedded name, model folder, or released .pth file."),
     param: list[str] = typer.Option(

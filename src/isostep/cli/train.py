@@ -8,11 +8,6 @@ from pathlib import Path
 import typer
 
 
-def register(app: typer.Typer) -> None:
-    """Add the `train` command."""
-    app.command("train")(train)
-
-
 def train(
     config: str = typer.Argument(None, help="A TOML file, or the name of a preset (see --list)."),
     out: Path = typer.Option(None, help="Run folder; default runs/NAME. A run found there is continued."),

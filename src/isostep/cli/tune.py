@@ -10,10 +10,6 @@ import typer
 from isostep.base.errors import InputError
 
 
-def register(app: typer.Typer) -> None:
-    app.command("tune")(tune)
-
-
 def tune(
     model: str = typer.Argument(help="Embedded name, model folder, released .pth file, or package.module:function."),
     calls: int = typer.Option(20, min=1, help="Network calls per graph."),

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isostep.base.errors import InputError
-from isostep.control.grid import Grid
 from isostep.control.pilot import Pilot
 
 
@@ -70,10 +68,3 @@ class Density:
         if not rho.sum() > 0:
             return np.ones_like(rho)
         return np.maximum(rho / rho.mean(), self.floor)
-
-
-def arclength(steps: int, times: tuple[float, ...] | Literal[""] = "") -> Grid:
-    """The grid of a calibrated model; `times` is filled in by the calibration."""
-    if not times:
-        raise InputError("the arclength schedule needs a calibrated model; sample() and `isostep calibrate` provide it")
-    return Grid(tuple(times))

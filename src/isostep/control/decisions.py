@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from isostep.base.errors import InputError
 from isostep.control.arclength import Density
-from isostep.control.grid import Grid
 from isostep.control.pilot import Pilot
 
 
@@ -53,10 +51,3 @@ class Decisions(Density):
         late = [t for t, count in zip(pilot.t, pilot.undecided, strict=True) if count > self.open]
         after = [t for t in pilot.t if not late or t > late[-1]]
         return after[0] if after else pilot.t[-1]
-
-
-def decisions(steps: int, times: tuple[float, ...] | Literal[""] = "") -> Grid:
-    """The grid of a calibrated model; `times` is filled in by the calibration."""
-    if not times:
-        raise InputError("the decisions schedule needs a calibrated model; sample() and `isostep calibrate` provide it")
-    return Grid(tuple(times))

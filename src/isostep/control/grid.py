@@ -158,6 +158,13 @@ def times(steps: int, file: str) -> Grid:
     return Grid(values)
 
 
+def calibrated(steps: int, times: tuple[float, ...] = ()) -> Grid:
+    """The grid of a calibrated model; `times` is filled in by the calibration."""
+    if not times:
+        raise InputError("this schedule needs a calibrated model; sample() and `isostep calibrate` provide it")
+    return Grid(tuple(times))
+
+
 def check_steps(steps: Any) -> None:
     if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= 10_000_000:
         raise InputError(f"steps must be a whole number from 1 to 10,000,000, got {steps!r}")

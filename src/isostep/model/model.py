@@ -98,8 +98,11 @@ class Model:
         sizes = self.sizes(index, seed) if sizes is None else sizes
         mask = torch.arange(self.info.max_nodes)[None, :] < sizes[:, None]
         z = standard_normal(self.info.blank(mask).to(self.device), seed, index)
-        processes = self.info.processes()
-        return z.replace({name: value * processes[name].prior_std for name, value in z.components.items()})
+        return z.replace({name: value * self.prior_stds[name] for name, value in z.components.items()})
+
+    @property
+    def prior_stds(self) -> dict[str, float]:
+        return {name: process.prior_std for name, process in self.info.processes().items()}
 
     def decode(self, mean: GraphState) -> list[Any]:
         """Items from the denoised output."""

@@ -28,7 +28,6 @@ from isostep.item.base import Sketch
 from isostep.item.decoding import decoder_for
 from isostep.model.card import Provenance
 from isostep.model.model import Model
-from isostep.noise import standard_normal
 from isostep.process import Process, ProcessSde
 from isostep.process.sde import Sde, as_sde
 from isostep.settings.schema import AutoChoice, SamplerPreset
@@ -181,12 +180,10 @@ class OwnModel(Model):
                 "the top level of a module that can be imported"
             ) from error
 
-    def prior(self, index: Tensor, seed: int, sizes: Tensor | None = None) -> GraphState:
-        sizes = self.sizes(index, seed) if sizes is None else sizes
-        mask = torch.arange(self.info.max_nodes)[None, :] < sizes[:, None]
-        z = standard_normal(self.info.blank(mask).to(self.device), seed, index)
-        stds = {n: self.prior_std if self.processes is None else self.processes[n].prior_std for n in z.components}
-        return z.replace({name: value * stds[name] for name, value in z.components.items()})
+    @property
+    def prior_stds(self) -> dict[str, float]:
+        known = self.processes
+        return {name: self.prior_std if known is None else known[name].prior_std for name in self.info.kinds}
 
 
 def wrap(

@@ -116,23 +116,25 @@ def _against_calls(comparison: dict[str, Any], name: str, budgets: list[int]) ->
     curves = []
     for label, k in groups(comparison).items():
         arms = [a for a in comparison["arms"] if group(a) == label and a["metrics"][name]["n"]]
-        arms.sort(key=lambda arm: arm["calls"]["mean"])
         if arms:
-            reach = [interval(comparison, arm, name) for arm in arms]
-            curves.append(
-                Curve(
-                    k,
-                    label,
-                    tuple(arm["calls"]["mean"] for arm in arms),
-                    tuple(arm["metrics"][name]["mean"] for arm in arms),
-                    tuple(low for low, _ in reach),
-                    tuple(high for _, high in reach),
-                )
-            )
-    title = f"{name} {ARROW[comparison['better'][name]]}"
+            arms.sort(key=lambda arm: arm["calls"]["mean"])
+            curves.append(_means(comparison, name, k, label, [(arm["calls"]["mean"], arm) for arm in arms]))
+    ticks = tuple(map(float, budgets))
     return Curves(
-        title, tuple(curves), "network calls per graph", log_x=True, ticks=tuple(map(float, budgets)), points=True
+        _title(comparison, name), tuple(curves), "network calls per graph", log_x=True, ticks=ticks, points=True
     )
+
+
+def _title(comparison: dict[str, Any], name: str) -> str:
+    return f"{name} {ARROW[comparison['better'][name]]}"
+
+
+def _means(
+    comparison: dict[str, Any], name: str, k: int, label: str, rows: list[tuple[float, dict[str, Any]]]
+) -> Curve:
+    """Means of a metric with their intervals, for (x, arm)."""
+    low, high = zip(*(interval(comparison, arm, name) for _, arm in rows), strict=True) if rows else ((), ())
+    return Curve(k, label, tuple(x for x, _ in rows), tuple(arm["metrics"][name]["mean"] for _, arm in rows), low, high)
 
 
 def _by_arm(comparison: dict[str, Any], name: str) -> Dots:
@@ -150,8 +152,12 @@ def _by_arm(comparison: dict[str, Any], name: str) -> Dots:
     low, high = min(shown), max(shown)
     pad = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
     least, most = span(comparison, name)
-    title = f"{name} {ARROW[comparison['better'][name]]}"
-    return Dots(title, tuple(dots), "", (max(low - pad, least), min(high + pad, most) if most > high else high + pad))
+    return Dots(
+        _title(comparison, name),
+        tuple(dots),
+        "",
+        (max(low - pad, least), min(high + pad, most) if most > high else high + pad),
+    )
 
 
 def span(comparison: dict[str, Any], name: str) -> tuple[float, float]:
@@ -195,10 +201,7 @@ def differences(comparison: dict[str, Any]) -> Figure:
     ends = sorted(max(abs(dot.low or 0), abs(dot.high or 0)) for dot in dots)
     limit = 1.08 * max(max(abs(dot.value) for dot in dots), ends[len(ends) // 2]) or 1.0
     label = f"difference to {baseline(comparison)}, % of its mean"
-    return [
-        Dots(f"{name} {ARROW[comparison['better'][name]]}", tuple(row), label, (-limit, limit), zero=0.0)
-        for name, row in rows.items()
-    ]
+    return [Dots(_title(comparison, name), tuple(row), label, (-limit, limit), zero=0.0) for name, row in rows.items()]
 
 
 def percent(value: float) -> str:
@@ -276,18 +279,9 @@ def sweep(comparison: dict[str, Any], parameter: str, values: list[float]) -> Fi
     for name in comparison["better"]:
         base, *arms = comparison["arms"]
         kept = [(v, arm) for v, arm in zip(values, arms, strict=True) if arm["metrics"][name]["n"]]
-        reach = [interval(comparison, arm, name) for _, arm in kept]
-        curve = Curve(
-            1,
-            f"swept; level: {base['name']}",
-            tuple(v for v, _ in kept),
-            tuple(arm["metrics"][name]["mean"] for _, arm in kept),
-            tuple(low for low, _ in reach),
-            tuple(high for _, high in reach),
-        )
+        curve = _means(comparison, name, 1, f"swept; level: {base['name']}", kept)
         level = base["metrics"][name]["mean"] if base["metrics"][name]["n"] else None
-        title = f"{name} {ARROW[comparison['better'][name]]}"
-        panels.append(Curves(title, (curve,), parameter, points=True, level=level))
+        panels.append(Curves(_title(comparison, name), (curve,), parameter, points=True, level=level))
     return panels
 
 

@@ -11,7 +11,16 @@ from isostep.base.files import write_json
 from isostep.reporting.figures import parts as variation_parts
 from isostep.reporting.figures import steps_until
 from isostep.reporting.output import write_outputs, write_tables
-from isostep.reporting.tables import ARROW, Table, difference_table, interval_text, number, p_value, signed
+from isostep.reporting.tables import (
+    ARROW,
+    TEST_HEADER,
+    Table,
+    difference_table,
+    interval_text,
+    number,
+    paired_cells,
+    signed,
+)
 from isostep.study.controls import against_controls
 from isostep.study.record import Study
 
@@ -75,27 +84,10 @@ def _constant(value: Any) -> str:
 
 def _against_controls(rows: tuple[dict[str, Any], ...]) -> Table:
     """DVS minus fixed steps with the same number of network calls."""
-    header = (
-        "arm",
-        "control",
-        "metric",
-        "verdict",
-        "difference",
-        "95 % interval, uncorrected",
-        "p",
-        "p (Holm)",
-        "pairs",
-    )
-    lines = [
-        (row["arm"], row["control"], row["metric"], row["verdict"] if row["p"] is not None else "one seed: no test",
-         signed(row["difference"]), interval_text(row["low"], row["high"]),
-         *("" if row[key] is None else p_value(row[key]) for key in ("p", "p_holm")), str(row["n"]))
-        for row in rows
-    ]  # fmt: skip
+    lines = tuple((row["arm"], row["control"], row["metric"], *paired_cells(row)) for row in rows)
     note = f"The same network calls on both sides. Holm's correction for these {len(rows)} tests."
-    return Table(
-        "Against fixed steps with the same calls, paired by seed", header, tuple(lines), (note,), text_columns=4
-    )
+    title = "Against fixed steps with the same calls, paired by seed"
+    return Table(title, ("arm", "control", "metric", *TEST_HEADER), lines, (note,), text_columns=4)
 
 
 def _beside_paper(title: str, part: Part, study: Study, comparison: dict[str, Any], notes: tuple[str, ...]) -> Table:

@@ -86,16 +86,23 @@ def difference_table(comparison: dict[str, Any]) -> Table:
     for arm in comparison["arms"]:
         for name, metric in arm["metrics"].items():
             if test := metric["test"]:
-                interval = interval_text(test["low"], test["high"])
-                ps = ["" if test.get(key) is None else p_value(test[key]) for key in ("p", "p_holm")]
-                verdict = test["verdict"] if test["p"] is not None else "one seed: no test"
-                rows.append((arm["name"], name, verdict, signed(test["difference"]), interval, *ps, str(test["n"])))
-    header = ("arm", "metric", "verdict", "difference", "95 % interval, uncorrected", "p", "p (Holm)", "pairs")
+                rows.append((arm["name"], name, *paired_cells(test)))
+    header = ("arm", "metric", *TEST_HEADER)
     tests = comparison["tests"]
     several = f"{tests} test{'s' * (tests != 1)}"
     rule = f"Verdicts follow p (Holm), corrected for {several}; intervals and p are of each test alone."
     notes = (rule,) if tests else ()
     return Table(f"Differences to {baseline(comparison)}, paired by seed", header, tuple(rows), notes, text_columns=3)
+
+
+TEST_HEADER = ("verdict", "difference", "95 % interval, uncorrected", "p", "p (Holm)", "pairs")
+
+
+def paired_cells(test: dict[str, Any]) -> tuple[str, ...]:
+    """A paired test in a row of a table."""
+    verdict = test["verdict"] if test["p"] is not None else "one seed: no test"
+    ps = ("" if test.get(key) is None else p_value(test[key]) for key in ("p", "p_holm"))
+    return verdict, signed(test["difference"]), interval_text(test["low"], test["high"]), *ps, str(test["n"])
 
 
 def baseline(comparison: dict[str, Any]) -> str:

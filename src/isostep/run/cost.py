@@ -14,8 +14,7 @@ import math
 import statistics
 import sys
 import time
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -28,6 +27,7 @@ from isostep.settings.resolve import build
 from isostep.settings.schema import SamplerSettings
 
 STEPS = 12  # measured, after two that warm up
+RESTART, ROUNDS = 30.0, 20  # seconds until a dead worker is replaced; simulations
 PILOT = 8  # graphs that are followed to the end, for the steps and the size of a graph
 
 
@@ -63,9 +63,6 @@ class Estimate:
     disk: int
     network_calls: float
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def measure_steps(model: Model, settings: SamplerSettings, batch_size: int, seed: int = 0) -> StepCost:
     """Take a few steps of one batch, and follow a few graphs to the end."""
@@ -96,36 +93,27 @@ def measure_steps(model: Model, settings: SamplerSettings, batch_size: int, seed
     )
 
 
-def estimate(
-    measured: StepCost,
-    n: int,
-    workers: int,
-    shard_size: int,
-    failures: float = 0.0,
-    restart: float = 30.0,
-    rounds: int = 20,
-    seed: int = 0,
-) -> Estimate:
-    """`failures` per worker and hour; `restart` seconds until a dead worker is replaced."""
-    if n < 1 or workers < 1 or shard_size < 1 or failures < 0 or restart < 0:
+def estimate(measured: StepCost, n: int, workers: int, shard_size: int, failures: float = 0.0) -> Estimate:
+    """`failures` per worker and hour."""
+    if n < 1 or workers < 1 or shard_size < 1 or failures < 0:
         raise InputError(f"n, workers and shard size must be at least 1, got {n}, {workers}, {shard_size}")
     shards = -(-n // shard_size)
     batches = -(-shard_size // measured.batch_size)
     shard_seconds = batches * measured.batch_seconds
     total = n / measured.batch_size * measured.batch_seconds
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     # A shard is a sum of many steps: normal, with the variance of a step times their number.
     spread = statistics.pstdev(measured.step_seconds) * math.sqrt(batches * measured.steps)
     ends = sorted(
-        simulate(shard_seconds, spread, shards, workers, failures / 3600, restart, random) for _ in range(rounds)
+        simulate(shard_seconds, spread, shards, workers, failures / 3600, RESTART, random) for _ in range(ROUNDS)
     )
     return Estimate(
         n,
         workers,
         shards,
         max(total / workers, -(-shards // workers) * shard_seconds if shards > 1 else total),
-        ends[int(0.05 * (rounds - 1))],
-        ends[math.ceil(0.95 * (rounds - 1))],
+        ends[int(0.05 * (ROUNDS - 1))],
+        ends[math.ceil(0.95 * (ROUNDS - 1))],
         total,
         measured.memory,
         int(n * measured.bytes_per_graph),

@@ -71,13 +71,13 @@ SCHEDULES: dict[str, Schedule] = {
         proposal=Entry("isostep.control.propose:propose"),
     ),
     "arclength": Schedule(
-        f"{ARCLENGTH}:arclength",
+        f"{GRID}:calibrated",
         "equal information with exactly N steps, measured once on a pilot",
         pilot=Entry(f"{ARCLENGTH}:Density"),
         candidates=({},),
     ),
     "decisions": Schedule(
-        f"{DECISIONS}:decisions",
+        f"{GRID}:calibrated",
         "N steps where the predicted graph is decided, the last call once it is; measured once on a pilot",
         pilot=Entry(f"{DECISIONS}:Decisions"),
         candidates=({},),
