@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 # ```python is executed, ```py is not.
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -74,3 +74,25 @@ def test_there_are_the_examples_that_the_documentation_names():
     named = re.findall(r"`examples/(\w+\.py)`", (ROOT / "docs" / "own_model.md").read_text(encoding="utf-8"))
     assert sorted(named) == [example.name for example in EXAMPLES]
     assert len(named) >= 4
+
+
+RECIPES = re.findall(
+    r"^\| (an? [\w ]+) \| (.*) \|$", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("text", [text for _, text in RECIPES], ids=[name for name, _ in RECIPES])
+def test_recipes_name_what_is_there(text):
+    """Files and folders exist; what is "`NAME` in `file`" is defined or set in that file."""
+    for path in re.findall(r"`((?:\w+/)+(?:\w+\.\w+)?)`", text):
+        assert any((root / path).exists() for root in (ROOT, ROOT / "src" / "isostep")), path
+    for names, path in re.findall(r"((?:`\w+` and )?`\w+`) in `([\w/]+\.py)`", text):
+        place = ROOT / path if path.startswith("tests/") else ROOT / "src" / "isostep" / path
+        for name in re.findall(r"\w+", names.replace(" and ", " ")):
+            assert re.search(rf"^\s*(def |class )?{name}\b *[:=(]", place.read_text(encoding="utf-8"), re.MULTILINE), (
+                name
+            )
+
+
+def test_there_are_recipes():
+    assert len(RECIPES) == 10

@@ -16,33 +16,16 @@ from isostep.model.analytic import Exact, analytic_model
 from isostep.model.model import Model
 from isostep.network.analytic import rings_and_stars
 from isostep.run import writer
-from isostep.run.engine import sample_run
 from isostep.run.inspect import status, verify
 from isostep.run.lock import in_use, locked
 from isostep.run.reading import read_run
-
-PLAN = {"schedule": "uniform", "steps": 3, "batch_size": 4, "shard_size": 8}
+from tests.reliability.small import lines, run
 
 
 @pytest.fixture(autouse=True)
 def _sharded(monkeypatch):
     """Small runs that stay in shards, as large ones do."""
     monkeypatch.setattr(writer, "JOINED", 0)
-
-
-def run(folder, n=30, model=None, **other):
-    return sample_run(model or analytic_model(), n, folder, **{**PLAN, **other})
-
-
-def lines(folder) -> list[tuple[int, str]]:
-    return list(read_run(folder).lines())
-
-
-@pytest.fixture(scope="module")
-def calm(tmp_path_factory) -> list[tuple[int, str]]:
-    folder = tmp_path_factory.mktemp("calm")
-    run(folder / "run")
-    return lines(folder / "run")
 
 
 def damage(path, chooser: random.Random) -> None:

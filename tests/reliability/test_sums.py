@@ -14,32 +14,10 @@ import pytest
 from isostep.base.errors import InputError
 from isostep.base.files import replacing, write_text
 from isostep.model.analytic import analytic_model
-from isostep.run import writer
-from isostep.run.engine import sample_run
 from isostep.run.format import pack
 from isostep.run.inspect import status, verify
 from isostep.run.reading import read_run
-
-PLAN = {"schedule": "uniform", "steps": 3, "batch_size": 4, "shard_size": 8}
-
-
-def run(folder, n=30, joined=0, **other):
-    before, writer.JOINED = writer.JOINED, joined
-    try:
-        return sample_run(analytic_model(), n, folder, **{**PLAN, **other})
-    finally:
-        writer.JOINED = before
-
-
-def lines(folder) -> list[tuple[int, str]]:
-    return list(read_run(folder).lines())
-
-
-@pytest.fixture(scope="module")
-def calm(tmp_path_factory) -> list[tuple[int, str]]:
-    folder = tmp_path_factory.mktemp("calm")
-    run(folder / "run")
-    return lines(folder / "run")
+from tests.reliability.small import lines, run
 
 
 def lose_manifest(folder: Path) -> None:
