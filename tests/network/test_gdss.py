@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from isostep.base.errors import InputError
-from isostep.model.released.pickle import build_network, read_released
+from isostep.model.released.convert import load_released
 from isostep.network.gdss.reference import GdssNetwork
 from tests.conftest import FIXTURES
 from tests.oracles.gdss_plain import gdss_plain
@@ -62,7 +62,7 @@ def test_outputs_of_random_networks_equal_those_of_the_released_program(name: st
 
 
 def check_outputs(file: Path, reference: dict[str, Tensor]) -> None:
-    network = build_network(read_released(file), "raw")
+    network = load_released(file, "raw").network
     outputs = network(reference["x"], reference["adj"], reference["mask"])
     for output, key in zip(outputs, ("net_x", "net_adj"), strict=True):
         expected = reference[key]

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from isostep.base.errors import InputError
-from isostep.model.released.pickle import build_network, read_released
+from isostep.model.released.convert import load_released
 from isostep.network.grum.reference import GrumNetwork
 from tests.conftest import FIXTURES
 from tests.oracles.grum_plain import grum_plain
@@ -54,7 +54,7 @@ def random_network(params: dict[str, Any]) -> GrumNetwork:
 @pytest.mark.parametrize("name", ["mol", "graph"])
 @torch.no_grad()
 def test_predictions_equal_those_of_the_released_program(name: str) -> None:
-    network = build_network(read_released(FIXTURES / "grum" / f"{name}.pth"), "raw")
+    network = load_released(FIXTURES / "grum" / f"{name}.pth", "raw").network
     reference = load_file(FIXTURES / "grum" / f"{name}_net.safetensors")
     outputs = network(*(reference[key] for key in ("x", "adj", "mask", "t")))
     for output, key in zip(outputs, ("pred_x", "pred_adj"), strict=True):
