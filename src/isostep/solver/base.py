@@ -52,11 +52,6 @@ class NoiseSource:
 
 class Solver(Protocol):
     @property
-    def order(self) -> float:
-        """Strong order for additive noise."""
-        ...
-
-    @property
     def calls_per_step(self) -> int: ...
 
     @property
@@ -95,6 +90,29 @@ class OneStep:
 
     def evaluate(self, sde: Sde, state: GraphState, t: Tensor, source: NoiseSource) -> tuple[GraphState, Evaluation]:
         return state, sde.evaluate(state, t)
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """Another solver, with something done differently."""
+
+    solver: Solver
+
+    @property
+    def calls_per_step(self) -> int:
+        return self.solver.calls_per_step
+
+    @property
+    def couples_graphs(self) -> bool:
+        return self.solver.couples_graphs
+
+    def start(self, state: GraphState) -> Any:
+        return self.solver.start(state)
+
+    def advance(
+        self, sde: Sde, state: GraphState, here: Evaluation, span: Span, source: NoiseSource, memory: Any
+    ) -> Advance:
+        return self.solver.advance(sde, state, here, span, source, memory)
 
 
 def add_noise(

@@ -14,35 +14,18 @@ from isostep.base.errors import InputError
 from isostep.noise import ZeroNoise
 from isostep.process.score_sde import ScoreSde
 from isostep.process.sde import Evaluation, FlowSde, ProcessSde, Sde
-from isostep.solver.base import Advance, NoiseSource, Solver, Span, need_processes
+from isostep.solver.base import Advance, NoiseSource, Span, Wrapped, need_processes
 from isostep.solver.euler import Euler
 from isostep.solver.heun import Heun
 from isostep.state import GraphState
 
 
 @dataclass(frozen=True)
-class ProbabilityFlow:
-    solver: Solver
-
-    @property
-    def order(self) -> float:
-        return self.solver.order
-
-    @property
-    def calls_per_step(self) -> int:
-        return self.solver.calls_per_step
-
-    @property
-    def couples_graphs(self) -> bool:
-        return self.solver.couples_graphs
-
+class ProbabilityFlow(Wrapped):
     def check(self, sde: Sde) -> None:
         if not isinstance(self.solver, Euler | Heun):
             raise InputError(f"the probability flow is stepped by Euler or Heun, not by {type(self.solver).__name__}")
         need_processes(sde, "probability-flow", ScoreSde)
-
-    def start(self, state: GraphState) -> Any:
-        return self.solver.start(state)
 
     def evaluate(self, sde: Sde, state: GraphState, t: Tensor, source: NoiseSource) -> tuple[GraphState, Evaluation]:
         return self.solver.evaluate(_flow(sde), state, t, _quiet(source))

@@ -25,7 +25,6 @@ from isostep.state import GraphState, expand
 class Heun(OneStep):
     predictor: Literal["mean", "noisy"] = "mean"
     tolerance: float | None = None  # report Euler's error in these units, for error control
-    order: float = field(default=1.0, init=False)
     calls_per_step: int = field(default=2, init=False)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from isostep.base.errors import InputError
 from isostep.geometry import squared_norm
 from isostep.noise import CORRECTOR
 from isostep.process.sde import Evaluation, Sde
-from isostep.solver.base import Advance, NoiseSource, Solver, Span, need_processes
+from isostep.solver.base import NoiseSource, Wrapped, need_processes
 from isostep.state import GraphState, expand
 
 
@@ -63,15 +63,10 @@ class Langevin:
 
 
 @dataclass(frozen=True)
-class Corrected:
+class Corrected(Wrapped):
     """Any solver with a Langevin step in front."""
 
-    solver: Solver
     corrector: Langevin
-
-    @property
-    def order(self) -> float:
-        return self.solver.order
 
     @property
     def calls_per_step(self) -> int:
@@ -85,15 +80,7 @@ class Corrected:
         need_processes(sde, "Langevin-corrected")
         self.solver.check(sde)
 
-    def start(self, state: GraphState) -> Any:
-        return self.solver.start(state)
-
     def evaluate(self, sde: Sde, state: GraphState, t: Tensor, source: NoiseSource) -> tuple[GraphState, Evaluation]:
         here = sde.evaluate(state, t)
         assert here.estimate is not None
         return self.solver.evaluate(sde, self.corrector.correct(sde, state, here.estimate, t, source), t, source)
-
-    def advance(
-        self, sde: Sde, state: GraphState, here: Evaluation, span: Span, source: NoiseSource, memory: Any
-    ) -> Advance:
-        return self.solver.advance(sde, state, here, span, source, memory)

@@ -21,7 +21,6 @@ from isostep.state import GraphState, expand
 
 @dataclass(frozen=True)
 class ReverseDiffusion(OneStep):
-    order: float = field(default=1.0, init=False)
     calls_per_step: int = field(default=1, init=False)
 
     def check(self, sde: Sde) -> None:

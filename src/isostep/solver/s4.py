@@ -23,7 +23,6 @@ from isostep.state import GraphState, expand
 @dataclass(frozen=True)
 class S4(OneStep):
     corrector: Langevin = field(default_factory=Langevin)
-    order: float = field(default=1.0, init=False)
     calls_per_step: int = field(default=1, init=False)
 
     @property
