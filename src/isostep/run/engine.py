@@ -103,60 +103,38 @@ def sample_run(
     advise(loaded, calls, **chosen)
     name = loaded.info.name if isinstance(model, Model) else str(model)
     size = shard_size or -(-SHARD // max(1, batch_size)) * batch_size
+    if not 1 <= n <= 2**40 or not 0 <= start <= 2**40:
+        raise InputError(f"n must be from 1 to 2^40 and start from 0, got {n} and {start}")
+    if not 1 <= batch_size <= size <= 2**20:
+        raise InputError(f"batch size and shard size must be 1 to 2^20 and in this order, got {batch_size}, {size}")
+    asked = {**json.loads(settings.model_dump_json()), "calls": calls}
     with showing(progress):
-        plan = plan_run(
-            loaded, name, settings, Path(out), calls=calls, n=n, start=start, batch_size=batch_size, shard_size=size,
-            seed=seed, trace=trace, preset=None if preset is None else str(preset),
-        )  # fmt: skip
+        settings = _measured_before(Path(out), asked, loaded) or prepare(loaded, settings, calls)
+        plan = _plan(
+            loaded, model=name, preset=None if preset is None else str(preset), asked=asked, settings=settings,
+            seed=seed, start=start, n=n, batch_size=batch_size, shard_size=size, trace=trace,
+        ).check()  # fmt: skip
         with open_run(out, plan) as writer:
             return complete_run(writer, loaded, engine, advance)
 
 
-def plan_run(
-    model: Model, name: str, settings: SamplerSettings, out: Path, calls: int | None, n: int, start: int,
-    batch_size: int, shard_size: int, seed: int, trace: bool, preset: str | None,
-) -> RunPlan:  # fmt: skip
-    """The plan of a run; what needs measuring is measured once, and taken from the folder when it is continued."""
-    if not 1 <= n <= 2**40 or not 0 <= start <= 2**40:
-        raise InputError(f"n must be from 1 to 2^40 and start from 0, got {n} and {start}")
-    if not 1 <= batch_size <= shard_size <= 2**20:
-        raise InputError(
-            f"batch size and shard size must be 1 to 2^20 and in this order, got {batch_size}, {shard_size}"
-        )
-    asked = {**json.loads(settings.model_dump_json()), "calls": calls}
-    fingerprint = model.fingerprint()
+def _plan(model: Model, **fields: Any) -> RunPlan:
+    fast, info = model.fast_settings, model.info
     return RunPlan(
-        model=name,
-        preset=preset,
-        card=_card(model),
-        fingerprint=fingerprint,
-        kind=model.info.kind,
-        asked=asked,
-        settings=_measured_before(out, asked, fingerprint) or prepare(model, settings, calls),
-        seed=seed,
-        start=start,
-        n=n,
-        batch_size=batch_size,
-        shard_size=shard_size,
-        trace=trace,
-        machine=machine_of(model),
-    ).check()
+        card={name: getattr(info, name) for name in ("name", "sha256", "weights", "dataset")},
+        fingerprint=model.fingerprint(),
+        kind=info.kind,
+        machine=Machine(precision=fast.precision, backend=fast.backend, device=str(model.device), versions=versions()),
+        **fields,
+    )
 
 
-def machine_of(model: Model) -> Machine:
-    fast = model.fast_settings
-    return Machine(precision=fast.precision, backend=fast.backend, device=str(model.device), versions=versions())
-
-
-def _card(model: Model) -> dict[str, Any]:
-    return {name: getattr(model.info, name) for name in ("name", "sha256", "weights", "dataset")}
-
-
-def _measured_before(out: Path, asked: dict[str, Any], fingerprint: str) -> SamplerSettings | None:
+def _measured_before(out: Path, asked: dict[str, Any], model: Model) -> SamplerSettings | None:
+    """What a run that is continued has measured."""
     if not is_run(out):
         return None
     plan = read_run(out).plan
-    return plan.settings if plan.asked == asked and plan.fingerprint == fingerprint else None
+    return plan.settings if plan.asked == asked and plan.fingerprint == model.fingerprint() else None
 
 
 def complete_run(writer: Writer, model: Model, engine: Engine, advance: Callable[[float], None]) -> dict[str, Any]:
@@ -219,22 +197,11 @@ def save_result(result: SampleResult, out: str | Path, name: str | None = None) 
             "only results of indices below 2^20 and of noise by name can be saved, since a run can be repeated; "
             "use sample_run, or noise='step' or 'path'"
         )
-    plan = RunPlan(
-        model=name or result.model.info.name,
-        card=_card(result.model),
-        fingerprint=result.model.fingerprint(),
-        kind=result.model.info.kind,
-        asked=json.loads(result.settings.model_dump_json()),
-        settings=result.settings,
-        seed=result.seed,
-        start=start,
-        n=n,
-        batch_size=result.batch_size,
-        shard_size=size,
-        noise=result.noise,
-        trace=result.solution.trace is not None,
-        machine=machine_of(result.model),
-    )
+    plan = _plan(
+        result.model, model=name or result.model.info.name, asked=json.loads(result.settings.model_dump_json()),
+        settings=result.settings, seed=result.seed, start=start, n=n, batch_size=result.batch_size, shard_size=size,
+        noise=result.noise, trace=result.solution.trace is not None,
+    )  # fmt: skip
     with open_run(out, plan) as writer:
         if not writer.run.complete:
             writer.add(pack_shard(result, 0))
