@@ -6,7 +6,6 @@ of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,9 @@ from isostep.base.files import write_json
 from isostep.item import write_items
 from isostep.metric.base import Better, Bounds
 from isostep.metric.evaluate import evaluate
-from isostep.model.model import Model
 from isostep.run.engine import save_result
 from isostep.run.format import RUN
-from isostep.sampling.run import NoiseName, SampleResult, sample
-from isostep.settings.schema import SamplerSettings
+from isostep.sampling.run import SampleResult
 from isostep.solution import Trace
 from isostep.study.film import Camera
 from isostep.study.record import FORMAT
@@ -31,24 +28,6 @@ from isostep.study.reference import StudyReference
 TIMES = tuple(k / 10 for k in range(11))
 FOLLOWED = 256  # graphs whose metrics are measured along the way
 TRACE_ROWS = 1200
-
-
-def draw(
-    model: Model,
-    settings: SamplerSettings,
-    seed: int,
-    n: int,
-    batch_size: int,
-    noise: NoiseName,
-    record: bool,
-    progress: Callable[[float], None] | None = None,
-) -> tuple[SampleResult, Camera | None]:
-    camera = Camera() if record else None
-    result = sample(
-        model, n, settings=settings, seed=seed, batch_size=batch_size, noise=noise, trace=int(record),
-        snapshots=TIMES if record else (), hooks=(camera,) if camera else (), progress=progress,
-    )  # fmt: skip
-    return result, camera
 
 
 def write_cell_run(folder: Path, result: SampleResult, camera: Camera | None, model_name: str) -> None:

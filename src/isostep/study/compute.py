@@ -22,9 +22,11 @@ from isostep.model.model import Model
 from isostep.run.engine import Engine
 from isostep.run.workers import dump_work
 from isostep.sampling.calibrate import pilot_for, prepare
+from isostep.sampling.run import sample
 from isostep.settings.resolve import budget_knob, build, resolve
 from isostep.settings.schema import SamplerSettings
-from isostep.study.cell import TIMES, at_time, draw, evaluate_run, is_complete, write_cell_run
+from isostep.study.cell import TIMES, at_time, evaluate_run, is_complete, write_cell_run
+from isostep.study.film import Camera
 from isostep.study.plan import Arm, StudyPlan
 from isostep.study.record import (
     ArmRecord,
@@ -71,9 +73,22 @@ def run_study(
         }
         for arm, (settings, _) in zip(plan.arms, resolved, strict=True)
     ]
-    keys = [{seed: _cell_key(inputs, reference, metrics) for seed, inputs in row.items()} for row in runs]
+    measured = [reference.sha256, reference.kernel, list(metrics)]
+    keys = [{seed: key_of([inputs, *measured]) for seed, inputs in row.items()} for row in runs]
     decided = _decided(model, resolved[-1][0]) if plan.record else Decided()
-    record = _study_record(plan, model, identity, reference, metrics, resolved, keys, decided)
+    about = {name: getattr(model.info, name) for name in ("name", "kind", "family", "dataset", "weights")}
+    record = StudyRecord(
+        plan=plan,
+        model=ModelRecord(**about, source=model.info.provenance.source, fingerprint=identity),
+        reference=ReferenceRecord(name=reference.name, sha256=reference.sha256, kernel=reference.kernel),
+        metrics=metrics,
+        arms=tuple(
+            ArmRecord(name=arm.name, settings=settings.model_dump(mode="json"), note=note, cells=row)
+            for arm, (settings, note), row in zip(plan.arms, resolved, keys, strict=True)
+        ),
+        versions=versions(),
+        decided=decided,
+    )
     store.write_study(record)
     cells = [key for row in keys for key in row.values()]
 
@@ -140,18 +155,13 @@ class StudyWork:
     def run(self, task: CellTask, progress: Callable[[float], None] | None = None) -> Cell:
         folder = self.store.run(task.run)
         if not is_complete(folder):
-            plan = self.plan
-            drawn = draw(
-                self.model,
-                at_seed(plan.arms[task.arm], self.settings[task.arm], task.seed),
-                task.seed,
-                plan.n,
-                plan.batch_size,
-                plan.noise,
-                task.record,
-                progress,
-            )
-            write_cell_run(folder, *drawn, plan.model)
+            plan, camera = self.plan, Camera() if task.record else None
+            result = sample(
+                self.model, plan.n, settings=at_seed(plan.arms[task.arm], self.settings[task.arm], task.seed),
+                seed=task.seed, batch_size=plan.batch_size, noise=plan.noise, trace=int(task.record),
+                snapshots=TIMES if camera else (), hooks=(camera,) if camera else (), progress=progress,
+            )  # fmt: skip
+            write_cell_run(folder, result, camera, plan.model)
         return _cell(self.store, task.run, task.seed, self.reference, self.metrics)
 
 
@@ -191,10 +201,6 @@ def _run_inputs(
     }
 
 
-def _cell_key(inputs: dict[str, Any], reference: StudyReference, metrics: tuple[str, ...]) -> str:
-    return key_of([inputs, reference.sha256, reference.kernel, list(metrics)])
-
-
 def _cell(store: Store, run: str, seed: int, reference: StudyReference, metrics: tuple[str, ...]) -> Cell:
     folder = store.run(run)
     summary = read_json(folder / "run.json")["summary"]
@@ -214,39 +220,6 @@ def _cell(store: Store, run: str, seed: int, reference: StudyReference, metrics:
         evaluating=evaluating,
         unfinished=summary["graphs"] - summary["done"],
         path_metrics={t: evaluate_run(at_time(folder, t), reference, metrics)[0] for t in along},
-    )
-
-
-def _study_record(
-    plan: StudyPlan,
-    model: Model,
-    identity: str,
-    reference: StudyReference,
-    metrics: tuple[str, ...],
-    resolved: list[tuple[SamplerSettings, str]],
-    keys: list[dict[int, str]],
-    decided: Decided,
-) -> StudyRecord:
-    info = model.info
-    return StudyRecord(
-        plan=plan,
-        model=ModelRecord(
-            name=info.name,
-            kind=info.kind,
-            family=info.family,
-            dataset=info.dataset,
-            weights=info.weights,
-            source=info.provenance.source,
-            fingerprint=identity,
-        ),
-        reference=ReferenceRecord(name=reference.name, sha256=reference.sha256, kernel=reference.kernel),
-        metrics=metrics,
-        arms=tuple(
-            ArmRecord(name=arm.name, settings=settings.model_dump(mode="json"), note=note, cells=row)
-            for arm, (settings, note), row in zip(plan.arms, resolved, keys, strict=True)
-        ),
-        versions=versions(),
-        decided=decided,
     )
 
 
