@@ -15,7 +15,7 @@ from isostep.dataset import Dataset, load
 from isostep.dataset.examples import Examples, TrainingData, training_rows
 from isostep.family.base import Family, Training
 from isostep.item.decoding import ConformerDecoder
-from isostep.item.encoding import Molecules, MoleculeSpec, flat_rows
+from isostep.item.encoding import MoleculeSpec, flat_rows
 from isostep.network.fast import FastPath, Unpadded
 from isostep.network.grum3d.reference import Grum3dNetwork
 from isostep.process.matching import BRIDGE_MATCHING
@@ -55,17 +55,12 @@ def _states(dataset: Dataset, spec: MoleculeSpec, rows: np.ndarray) -> Examples:
     molecules, points = whole.take(rows), points[flat_rows(whole.atom_ends, rows)[0]]
 
     def take(chosen: Tensor) -> GraphState:
-        return conformer_state(molecules, points, spec, chosen.numpy())
+        x, a, mask = molecules.tensors(spec, chosen.numpy())
+        p = torch.zeros(*mask.shape, 3)
+        p[mask.bool()] = torch.from_numpy(points[flat_rows(molecules.atom_ends, chosen.numpy())[0]])
+        return GraphState.of(mask, COMPONENTS, X=x, A=a, P=p)
 
     return Examples(len(molecules), take)
-
-
-def conformer_state(molecules: Molecules, points: np.ndarray, spec: MoleculeSpec, chosen: np.ndarray) -> GraphState:
-    """Clean states of the chosen molecules; `points` (atoms, 3) of all of them."""
-    x, a, mask = molecules.tensors(spec, chosen)
-    p = torch.zeros(*mask.shape, 3)
-    p[mask.bool()] = torch.from_numpy(points[flat_rows(molecules.atom_ends, chosen)[0]])
-    return GraphState.of(mask, COMPONENTS, X=x, A=a, P=p)
 
 
 def params(network: NetworkConfig, config: DataConfig, data: TrainingData) -> dict[str, Any]:

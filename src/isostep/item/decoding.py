@@ -96,30 +96,18 @@ class ConformerDecoder(MoleculeDecoder):
         return Conformer
 
     def __call__(self, mean: GraphState) -> list[Conformer]:  # type: ignore[override]
-        arrays = _arrays(mean["X"], mean["A"], mean.mask, self.spec)
+        kinds, reals, charges, orders = arrays = _arrays(mean["X"], mean["A"], mean.mask, self.spec)
         points = np.round(mean["P"].detach().cpu().double().numpy(), DECIMALS)
-        kinds, reals, charges, orders = arrays
-        return [
-            _conformer(one, kinds[k], reals[k], charges[k], orders[k], points[k], self.spec)
-            for k, one in enumerate(_molecules(arrays, self.spec))
-        ]
-
-
-def _conformer(
-    molecule: Molecule,
-    kind: np.ndarray,
-    real: np.ndarray,
-    charges: np.ndarray,
-    orders: np.ndarray,
-    points: np.ndarray,
-    spec: MoleculeSpec,
-) -> Conformer:
-    kept = np.flatnonzero(real)
-    orders = np.triu(orders[np.ix_(kept, kept)])
-    bonds = tuple((int(i), int(j), int(orders[i, j])) for i, j in np.argwhere(orders))
-    atoms = tuple(spec.atoms[kind[node]] for node in kept)
-    positions = tuple((float(x), float(y), float(z)) for x, y, z in points[kept])
-    return Conformer(molecule.smiles, molecule.valid, atoms, tuple(charges[kept].tolist()), bonds, positions)
+        out: list[Conformer] = []
+        for k, molecule in enumerate(_molecules(arrays, self.spec)):
+            kept = np.flatnonzero(reals[k])
+            order = np.triu(orders[k][np.ix_(kept, kept)])
+            bonds = tuple((int(i), int(j), int(order[i, j])) for i, j in np.argwhere(order))
+            atoms = tuple(self.spec.atoms[kind] for kind in kinds[k][kept])
+            places = tuple((float(x), float(y), float(z)) for x, y, z in points[k][kept])
+            own = (atoms, tuple(charges[k][kept].tolist()), bonds, places)
+            out.append(Conformer(molecule.smiles, molecule.valid, *own))
+        return out
 
 
 def _edges(

@@ -102,10 +102,9 @@ class Partition:
         return len(self.sizes)
 
     def length(self) -> float:
-        return self._length(self.e, self.sizes, self.eta)
-
-    def _length(self, e: np.ndarray, sizes: np.ndarray, eta: np.ndarray) -> float:
-        lf, ends, inside, blocks = self.ln_factorial, e.sum(1), np.diag(e), len(sizes)
+        """S."""
+        lf, e, sizes, eta, blocks = self.ln_factorial, self.e, self.sizes, self.eta, self.blocks
+        ends, inside = e.sum(1), np.diag(e)
         graph = lf[ends].sum() - (lf[e].sum() - lf[inside].sum()) / 2 - self.ln_double[inside].sum()
         degrees = self.ln_q[sizes, ends].sum() - lf[eta].sum()  # ln n_r! cancels against that of the partition
         kinds = blocks * (blocks + 1) / 2
