@@ -118,7 +118,7 @@ def sample_run(
             return complete_run(writer, loaded, engine, advance)
 
 
-def _plan(model: Model, **fields: Any) -> RunPlan:
+def _plan(model: Model, /, **fields: Any) -> RunPlan:
     fast, info = model.fast_settings, model.info
     return RunPlan(
         card={name: getattr(info, name) for name in ("name", "sha256", "weights", "dataset")},
