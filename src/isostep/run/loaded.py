@@ -10,6 +10,7 @@ from isostep.item import Item
 from isostep.run.format import RunPlan
 from isostep.run.reading import read_run
 from isostep.sampling.generated import Generated
+from isostep.settings.schema import SamplerSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,14 @@ class LoadedRun(Generated):
     @property
     def name(self) -> str:
         return self.plan.model
+
+    @property
+    def settings(self) -> SamplerSettings:
+        return self.plan.settings
+
+    @property
+    def seed(self) -> int:
+        return self.plan.seed
 
     def __repr__(self) -> str:
         return f"LoadedRun({self.folder}: {len(self)} of {self.plan.n} {self.item.kind}s of {self.name})"
