@@ -234,7 +234,7 @@ def test_demo_runs_on_the_analytic_model_and_writes_a_page(isostep, tmp_path, mo
     monkeypatch.setattr(demo_module, "SEEDS", (0, 1))
     code, out, err = isostep("demo", "--model", "rings-and-stars")
     assert code == 0, err
-    assert out.splitlines()[0].endswith("50 network calls, 16 graphs, 2 seeds")
+    assert out.splitlines()[0].endswith(f"{demo_module.CALLS} network calls, 16 graphs, 2 seeds")
     assert "quadratic" in out
     assert (tmp_path / "report" / "report.html").stat().st_size > 100_000
 
