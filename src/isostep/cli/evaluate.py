@@ -91,27 +91,20 @@ def _versus(
 
 
 def _show(report: Report, customary: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from isostep.reporting.output import print_tables
+    from isostep.reporting.tables import ARROW, Table
 
     title = f"{report.n} {report.kind}s against {report.reference}"
     if report.kernel:
         title += f", kernel {report.kernel}" + (" (default for this reference)" if customary else "")
-    table = Table(title=title, title_justify="left", box=None)
-    table.add_column("metric")
-    table.add_column("value", justify="right")
-    table.add_column("95 % interval", justify="right")
-    table.add_column("training set", justify="right")
-    table.add_column("n", justify="right")
-    for key, value in report.values.items():
-        arrow = "↓" if report.better[key] == "lower" else "↑"
-        table.add_row(f"{report.title(key)} {arrow}", *_cells(value), str(value.n))
-    console = Console()
-    console.print(table)
-    for key in report.values:
-        console.print(f"{key}: {_describe(report, key)}", style="dim", highlight=False, markup=False)
+    rows = [
+        (f"{report.title(key)} {ARROW[report.better[key]]}", *_cells(value), str(value.n))
+        for key, value in report.values.items()
+    ]
+    notes = tuple(f"{key}: {_describe(report, key)}" for key in report.values)
+    print_tables([Table(title, ("metric", "value", "95 % interval", "training set", "n"), tuple(rows), notes)])
     for key, reason in report.undefined.items():
-        console.print(f"{key}: not defined ({reason})", highlight=False, markup=False)
+        typer.echo(f"{key}: not defined ({reason})")
     if report.skipped:
         print(f"{len(report.skipped)} lines could not be used:", file=sys.stderr)
         for skipped in report.skipped[:SHOWN]:

@@ -41,7 +41,6 @@ class StepCost:
     batch_size: int
     bytes_per_graph: float
     memory: int  # bytes, the peak of this process
-    weights: int  # bytes
 
     @property
     def batch_seconds(self) -> float:
@@ -89,7 +88,6 @@ def measure_steps(model: Model, settings: SamplerSettings, batch_size: int, seed
         batch_size,
         size,
         _peak_memory(),
-        sum(p.numel() * p.element_size() for p in model.network.state_dict().values()),
     )
 
 
