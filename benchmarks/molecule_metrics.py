@@ -2,6 +2,7 @@
 
     python benchmarks/molecule_metrics.py [--json]          NSPDK of 1000 against 1000 molecules, against all pairs
     python benchmarks/molecule_metrics.py --full [--json]   every metric of 10,000 molecules against QM9's test set
+    python benchmarks/molecule_metrics.py --chemnet [--json]  activations of 500 molecules, against `fcd_torch` as published
 
 Molecules come from `isostep data`; both figures of a ratio are measured in the same run.
 """
@@ -25,6 +26,7 @@ from tests.oracles import nspdk_pairwise
 from isostep.dataset import load
 from isostep.metric.base import evaluate_metric
 from isostep.metric.evaluate import evaluate
+from isostep.metric.fcd import activations
 from isostep.metric.molecules import MoleculeSet, canonical
 from isostep.metric.nspdk import LabelledGraph, MoleculeNspdk
 
@@ -78,14 +80,47 @@ def full(dataset: str, count: int) -> dict:
     }
 
 
+def chemnet(dataset: str, count: int) -> dict:
+    """Both sides start from SMILES; one batch of ours and of the published network before, to warm up."""
+    import fcd_torch.utils as peer
+    import torch
+
+    folder = Path(peer.__file__).parent
+    model = peer.load_imported_model(torch.load(next(folder.glob("ChemNet_*.pt")), weights_only=True)).eval()
+
+    def published(smiles: list[str]) -> np.ndarray:
+        parts = [
+            np.stack([peer.get_one_hot(text, 350) for text in smiles[i : i + 128]]) / 35
+            for i in range(0, len(smiles), 128)
+        ]
+        with torch.no_grad():
+            return np.concatenate([model(torch.tensor(part).float().transpose(1, 2)).numpy() for part in parts])
+
+    molecules, found = sample(dataset, "train", count), {}
+    for name, function in {"ours": activations, "published": published}.items():
+        function(molecules[:64])
+        start = time.process_time()
+        found[name] = function(molecules)
+        found[name + "_seconds"] = time.process_time() - start
+    return {
+        "dataset": dataset,
+        "molecules": count,
+        "processor_seconds": found["ours_seconds"],
+        "published_processor_seconds": found["published_seconds"],
+        "ratio": found["published_seconds"] / found["ours_seconds"],
+        "apart": float(np.abs(found["ours"] - found["published"]).max()),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="time every metric instead of NSPDK alone")
+    parser.add_argument("--chemnet", action="store_true", help="time FCD's network against fcd_torch")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--dataset", default="qm9")
-    parser.add_argument("--count", type=int, help="molecules; 1000 for NSPDK, 10,000 for --full")
+    parser.add_argument("--count", type=int, help="molecules; 1000 for NSPDK, 10,000 for --full, 500 for --chemnet")
     options = parser.parse_args()
-    run, count = (full, 10_000) if options.full else (nspdk, 1000)
+    run, count = (full, 10_000) if options.full else (chemnet, 500) if options.chemnet else (nspdk, 1000)
     result = run(options.dataset, options.count or count)
     if options.json:
         print(json.dumps(result, indent=2))

@@ -13,6 +13,7 @@ samplers of equal G are compared by.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -103,12 +104,17 @@ def evaluate_metric(
         raise InputError(f"{metric.name} is {value} on {n} items; check the generated items and the reference")
     low, high = None, None
     if resamples and n > 1:
-        counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples)
-        draws = np.array([bounded(row / n) for row in counts])
+        draws = np.array([bounded(row / n) for row in _counts(n, resamples, seed)])
         if np.isfinite(draws).all():  # no interval rather than one of the resamples that happen to be defined
             low, high = interval(value, draws, n, confidence, bounds)
     floor = getattr(metric, "floor", lambda reference, n: None)(reference, n)
     return Value(value, low, high, n, floor, dict(getattr(measure, "details", {})))
+
+
+@functools.lru_cache(maxsize=1)
+def _counts(n: int, resamples: int, seed: int) -> np.ndarray:
+    """How often each of n items is drawn, a row per resample; the metrics of a set share them."""
+    return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples)
 
 
 def interval(
