@@ -81,10 +81,14 @@ def _overlap(y: np.ndarray, w: np.ndarray, unbiased: float) -> float:
     """Trace of the root of y's weighted covariance."""
     w = w.astype(y.dtype)
     drawn, mean = np.flatnonzero(w), (w @ y).astype(float)
-    scaled = y[drawn]
-    scaled *= np.sqrt(w[drawn, None])
-    product = ((scaled.T @ scaled).astype(float) - np.outer(mean, mean)) * unbiased
-    return np.sqrt(np.linalg.eigvalsh(product).clip(0)).sum()
+    scaled, root = y[drawn], np.sqrt(w[drawn, None])
+    scaled *= root
+    if len(drawn) < WIDTH:  # a a' has the eigenvalues of a' a that are not 0
+        scaled -= root * mean.astype(y.dtype)
+        product = scaled @ scaled.T
+    else:
+        product = (scaled.T @ scaled).astype(float) - np.outer(mean, mean)
+    return np.sqrt(np.linalg.eigvalsh(product * unbiased).clip(0)).sum()
 
 
 def _at_least_two(molecules: MoleculeSet) -> None:
@@ -124,12 +128,11 @@ class _Lstm:
         """One step in place; `drive` (B or 1, 4 H) is the input times the inward weights, plus the bias."""
         import torch
 
+        torch.mm(hidden, self.onward, out=scratch)
         kernels = compiled()
         if kernels is not None:
-            np.matmul(hidden.numpy(), self.onward.numpy(), out=scratch.numpy())  # a little faster than torch.mm here
             kernels.gates(scratch.numpy(), drive.numpy(), cell.numpy(), hidden.numpy())
             return
-        torch.mm(hidden, self.onward, out=scratch)
         into, keep, new, out = scratch.add_(drive).chunk(4, 1)
         cell.mul_(keep.sigmoid_()).addcmul_(into.sigmoid_(), new.tanh_())
         torch.mul(out.sigmoid_(), cell.tanh(), out=hidden)
