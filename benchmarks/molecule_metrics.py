@@ -2,7 +2,7 @@
 
     python benchmarks/molecule_metrics.py [--json]          NSPDK of 1000 against 1000 molecules, against all pairs
     python benchmarks/molecule_metrics.py --full [--json]   every metric of 10,000 molecules against QM9's test set
-    python benchmarks/molecule_metrics.py --chemnet [--json]  activations of 500 molecules, against `fcd_torch` as published
+    python benchmarks/molecule_metrics.py --chemnet [--json]  ChemNet of 500 molecules, against fcd_torch as published
 
 Molecules come from `isostep data`; both figures of a ratio are measured in the same run.
 """

@@ -48,12 +48,12 @@ class Graph(Item):
             return Graph(int(n), np.zeros((0, 2), np.int64))
         if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
             raise InputError(f"edges must be pairs of whole numbers [i, j], got {str(edges)[:60]!r}")
-        pairs = np.unique(np.sort(pairs.astype(np.int64), axis=1), axis=0)
-        if pairs.min() < 0 or pairs.max() >= n:
-            raise InputError(f"an edge names node {pairs.max() if pairs.max() >= n else pairs.min()}, but n is {n}")
-        if (pairs[:, 0] == pairs[:, 1]).any():
+        low, high = np.sort(pairs.astype(np.int64), axis=1).T
+        if low.min() < 0 or high.max() >= n:
+            raise InputError(f"an edge names node {high.max() if high.max() >= n else low.min()}, but n is {n}")
+        if (low == high).any():
             raise InputError("an edge joins a node to itself; remove self-loops")
-        return Graph(int(n), pairs)
+        return Graph(int(n), np.stack(np.divmod(np.unique(low * int(n) + high), int(n)), axis=1))
 
     @staticmethod
     def from_adjacency(adjacency: NDArray[Any]) -> Graph:

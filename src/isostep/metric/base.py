@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from isostep.base.errors import InputError
 
@@ -129,7 +129,7 @@ def interval(
     low, high = np.quantile(draws, [tail, 1 - tail]) + (value - draws.mean())
     least, most = bounds
     if np.ptp(draws) == 0 and value in bounds and np.isfinite(bounds).all():
-        z2 = norm.ppf(1 - tail) ** 2
+        z2 = ndtri(1 - tail) ** 2
         reach = (most - least) * z2 / (n + z2)
         low, high = (least, least + reach) if value == least else (most - reach, most)
     return float(np.clip(low, least, most)), float(np.clip(high, least, most))

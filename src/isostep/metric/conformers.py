@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy.stats import wasserstein_distance
 
 from isostep.base.errors import InputError
 from isostep.item.conformer import Conformer
@@ -48,6 +47,8 @@ class TypedDistance(ConformerMetric):
         return {"types": kinds[kept], "share": counts[kept] / len(types), "laws": np.array(laws, np.float32)}
 
     def compare(self, generated: Sequence[Conformer], reference: Arrays) -> Measure:
+        from scipy.stats import wasserstein_distance  # here, because it takes half a second to import
+
         types, values, owner = (np.array(column) for column in self._values(generated))
         found = []
         for kind, share, law in zip(*(reference[key] for key in ("types", "share", "laws")), strict=True):

@@ -5,10 +5,10 @@ Statistics are computed when first asked for and kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class GraphReference:
     train: tuple[Graph, ...] = ()
     _tables: Tables = field(default_factory=dict)
     floors: dict[str, float] = field(default_factory=dict, kw_only=True)
+    _kept: dict[Hashable, Any] = field(default_factory=dict, kw_only=True)  # what metrics found of the reference alone
 
     @staticmethod
     def fit(
@@ -63,6 +64,12 @@ class GraphReference:
         if key not in self._tables:
             self._tables[key] = describe(self.graphs(split), statistic)
         return self._tables[key]
+
+    def remember(self, key: Hashable, build: Callable[[], Any]) -> Any:
+        """What `build` makes, computed once per reference."""
+        if key not in self._kept:
+            self._kept[key] = build()
+        return self._kept[key]
 
     def save(self, path: str | Path) -> None:
         """Statistics are stored, not the graphs."""

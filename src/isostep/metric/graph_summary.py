@@ -7,9 +7,10 @@ tell apart count as the same.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,10 +28,10 @@ VERSION = 1
 
 
 class PlaceholderGraphs(Sequence[Graph]):
-    """Stands for `size` graphs that were not stored, except for the `known` ones; None: nothing can be shown."""
+    """Stands for `size` graphs that were not stored; iteration gives those that `find` finds, where it is given."""
 
-    def __init__(self, size: int, known: list[Graph] | None = None) -> None:
-        self.size, self.known = size, known
+    def __init__(self, size: int, find: Callable[[], list[Graph]] | None = None) -> None:
+        self.size, self.find = size, find
 
     def __len__(self) -> int:
         return self.size
@@ -39,7 +40,7 @@ class PlaceholderGraphs(Sequence[Graph]):
         raise InputError("the reference keeps statistics of its graphs, not the graphs; fit one from the dataset")
 
     def __iter__(self) -> Iterator[Graph]:
-        return super().__iter__() if self.known is None else iter(self.known)
+        return super().__iter__() if self.find is None else iter(self.find())
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +60,13 @@ class GraphSummary(GraphReference):
 
     def among(self, generated: Sequence[Graph]) -> GraphSummary:
         """For novelty: the same reference, in which those of its graphs are at hand that occur among `generated`."""
-        hashes = isomorphism_hashes(generated)
-        test, train = (
-            PlaceholderGraphs(
-                len(self.graphs(split)),
-                [g for g, known in zip(generated, np.isin(hashes, self.hashes[split]), strict=True) if known],
-            )
-            for split in SPLITS
-        )
+        hashes = functools.cache(lambda: isomorphism_hashes(generated))
+
+        def find(split: Split) -> list[Graph]:
+            known = np.isin(hashes(), self.hashes[split])
+            return [graph for graph, is_known in zip(generated, known, strict=True) if is_known]
+
+        test, train = (PlaceholderGraphs(len(self.graphs(split)), functools.partial(find, split)) for split in SPLITS)
         return replace(self, test=test, train=train)
 
     def save(self, path: str | Path) -> None:

@@ -99,7 +99,7 @@ class GraphMMD:
         theirs = reference.table("test", self.statistic)
         among = self._kernel(ours, ours)
         across = self._kernel(ours, theirs).mean(1)
-        constant = self._kernel(theirs, theirs).mean()
+        constant = self._constant(reference)
 
         def measure(weights: np.ndarray) -> float:
             w = weights[kept]
@@ -119,11 +119,19 @@ class GraphMMD:
         if len(reference.train) < 2:
             return None
         n = min(n, len(reference.test)) if self.first_only else n
+        apart, across = reference.remember(("mmd floor", self), lambda: self._of_training(reference))
+        return float(1 / n + (1 - 1 / n) * apart - 2 * across + self._constant(reference))
+
+    def _constant(self, reference: GraphReference) -> float:
+        """Mean kernel of the test graphs."""
+        theirs = reference.table("test", self.statistic)
+        return reference.remember(("mmd", self), lambda: self._kernel(theirs, theirs).mean())
+
+    def _of_training(self, reference: GraphReference) -> tuple[float, float]:
+        """Mean kernel of two different training graphs, and of training with test graphs."""
         theirs, train = reference.table("test", self.statistic), reference.table("train", self.statistic)[:FLOOR_ROWS]
         among, size = self._kernel(train, train), len(train)
-        apart = (among.sum() - size) / (size * (size - 1))  # k(x, x) = 1
-        across, constant = self._kernel(train, theirs).mean(), self._kernel(theirs, theirs).mean()
-        return float(1 / n + (1 - 1 / n) * apart - 2 * across + constant)
+        return (among.sum() - size) / (size * (size - 1)), self._kernel(train, theirs).mean()  # k(x, x) = 1
 
     def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         sigma, width, histogram = SCALES[self.statistic]

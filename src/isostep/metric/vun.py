@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import rustworkx
-from scipy.stats import chi2
+from scipy.special import chdtr
 
 from isostep.base.errors import InputError
 from isostep.item.graph import Graph
@@ -133,7 +133,7 @@ class BlockModel:
         times = np.matmul if self.form == "matrix" else np.multiply
         w = _wald(across, self.across, times)
         np.fill_diagonal(w, _wald(inside, self.inside, np.multiply))
-        return bool((1 - chi2.cdf(w, 1)).mean() > self.level)
+        return bool((1 - chdtr(1, w.clip(0))).mean() > self.level)
 
 
 def _wald(estimate: np.ndarray, p: float, times: np.ufunc) -> np.ndarray:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from isostep.reporting.tables import ARROW, baseline, group, number, signed
 from isostep.study.plan import Arm
@@ -174,7 +174,7 @@ def interval(comparison: dict[str, Any], arm: dict[str, Any], name: str) -> tupl
     metric = arm["metrics"][name]
     reach = 0.0
     if metric["sd"]:
-        reach = float(student.ppf(0.975, metric["n"] - 1)) * metric["sd"] / metric["n"] ** 0.5
+        reach = float(stdtrit(metric["n"] - 1, 0.975)) * metric["sd"] / metric["n"] ** 0.5
     least, most = span(comparison, name)
     return max(metric["mean"] - reach, least), min(metric["mean"] + reach, most)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from isostep.base.markup import Markup, join, tag
-from isostep.item import Item
 from isostep.item.base import kind_named
 from isostep.reporting.figures import largest
 from isostep.study.record import Study
@@ -17,8 +16,9 @@ def generated(study: Study, molecules: list[dict[str, Any]]) -> Markup:
     parts, faults = [], False
     for k, group, arm in largest(study)[:SHOWN_ARMS]:
         if items := study.generated(k, SHOWN_ITEMS):
-            tiles = [_item(item, index) for index, item in enumerate(items)]
-            faults = faults or any(item.picture().fault for item in items)
+            pictures = [item.picture() for item in items]
+            tiles = [tile(shown.svg, shown.caption, shown.fault, index) for index, shown in enumerate(pictures)]
+            faults = faults or any(shown.fault for shown in pictures)
             wide = "grid wide" if items[0].wide else "grid"
             parts.append(tag("div", tag("h3", arm.name), tag("div", *tiles, class_=wide), data_arm=group))
     if not parts:
@@ -42,11 +42,6 @@ def _controls(faults: bool) -> Markup:
             tag("span", "", id="items-said", role="status"), tag("button", "Next", type="button", id="items-next")),
         class_="controls", hidden=True, id="items-controls",
     )  # fmt: skip
-
-
-def _item(item: Item, index: int) -> Markup:
-    picture = item.picture()
-    return tile(picture.svg, picture.caption, picture.fault, index)
 
 
 def tile(picture: Markup, caption: str, fault: str = "", index: int | None = None) -> Markup:

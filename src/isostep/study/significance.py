@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.stats import t as student
+from scipy.special import stdtr, stdtrit
 
 from isostep.base.errors import InputError
 from isostep.metric.base import Better
@@ -61,9 +61,9 @@ def paired(first: Sequence[float], other: Sequence[float], confidence: float = C
     if d.sd is None:
         return Paired(1, d.mean, None, None, None)
     error = d.sd / math.sqrt(d.n)
-    reach = float(student.ppf((1 + confidence) / 2, d.n - 1)) * error
+    reach = float(stdtrit(d.n - 1, (1 + confidence) / 2)) * error
     if error > 0:
-        p = float(2 * student.sf(abs(d.mean) / error, d.n - 1))
+        p = float(2 * stdtr(d.n - 1, -abs(d.mean) / error))
     else:
         p = 1.0 if d.mean == 0 else 0.0  # the same difference for every seed
     return Paired(d.n, d.mean, d.mean - reach, d.mean + reach, p)
