@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     seconds(COMMAND)  # warm
-    result = {"command": " ".join(["isostep", *COMMAND[2:]])}
+    result: dict[str, str | float] = {"command": " ".join(["isostep", *COMMAND[2:]])}
     result["seconds"] = min(seconds(COMMAND) for _ in range(3))
     result["import_torch"] = min(seconds(["-c", "import torch"]) for _ in range(3))
     if options.first:

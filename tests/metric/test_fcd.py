@@ -106,3 +106,15 @@ def test_one_molecule_has_no_covariance(reference):
         FrechetDistance().compare(MoleculeSet(["C"]), reference)
     with pytest.raises(InputError, match="at least 2"):
         FrechetDistance().fit(MoleculeSet(["C"]))
+
+
+def test_a_resample_is_the_distance_of_the_drawn_molecules(measure, generated, reference):
+    """Fewer molecules than activations: the product of the other order has the same eigenvalues."""
+    drawn = np.random.default_rng(0).integers(len(generated), size=len(generated))
+    x, c = activations([generated[i] for i in drawn]).astype(float), np.zeros((WIDTH, WIDTH))
+    c[np.triu_indices(WIDTH)] = reference["covariance"]
+    c = c + np.triu(c, 1).T
+    weights = np.bincount(drawn, minlength=len(generated)) / len(generated)
+    s = np.cov(x.T, bias=True) / (1 - weights @ weights)
+    expected = np.square(x.mean(0) - reference["mean"]).sum() + np.trace(s + c) - 2 * np.trace(sqrtm(s @ c).real)
+    assert measure(weights) == pytest.approx(expected, abs=1e-4)

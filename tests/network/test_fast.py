@@ -138,6 +138,24 @@ def test_a_graph_that_is_not_finite_spoils_no_other() -> None:
         assert not spoilt[1][3].isfinite().all()
 
 
+@torch.no_grad()
+def test_compiled_gdss_runs_on_one_thread_and_gives_the_others_back() -> None:
+    pytest.importorskip("numba")
+    fast, before = fast_network(test_gdss.random_network(NODE, EDGE), FastSettings("numba")), torch.get_num_threads()
+    program: Any = fast.program(gdss_batch()[0])
+    seen: list[int] = []
+    tanh = program.ops.tanh_
+    program.ops.tanh_ = lambda h: [seen.append(torch.get_num_threads()), tanh(h)][1]
+    try:
+        torch.set_num_threads(2)
+        fast(*gdss_batch())
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen
+    assert set(seen) == {1}
+
+
 def test_training_gradients_and_other_types_go_to_the_reference() -> None:
     network, inputs = test_gdss.random_network(NODE, EDGE), gdss_batch()
     fast = fast_network(network)

@@ -13,6 +13,8 @@ layer computes for nobody is left out.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,6 +29,7 @@ class Ops(Protocol):
     """The parts that are not matrix products. C channels, F features, N nodes, P pairs, B graphs."""
 
     cells: int  # most B N^2 of one call
+    threads: int  # most that pay; 0: as many as torch has
 
     def aggregate(self, channels: Tensor, x: Tensor, square: Tensor, out: Tensor) -> None:
         """out[:, :F] (C, F + 1, N, B) = d A_c d x for every channel c; channels (C, P, B), x (F, N, B)."""
@@ -42,6 +45,7 @@ class Ops(Protocol):
 
 class TorchOps:
     cells = 16_000
+    threads = 0
 
     def aggregate(self, channels: Tensor, x: Tensor, square: Tensor, out: Tensor) -> None:
         n = x.shape[1]
@@ -130,6 +134,10 @@ class FoldedGdss:
         self, x: Tensor, adj: Tensor, mask: Tensor | None, t: Tensor | None = None, padding: int = 0
     ) -> tuple[Tensor, Tensor]:
         """x (B, N, F), adj (B, N, N); `mask` (B, N) is None where all nodes are real. Time, padding: unused."""
+        with at_most(self.ops.threads):
+            return self._scores(x, adj, mask)
+
+    def _scores(self, x: Tensor, adj: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         nodes, dtype = x.shape[1], self.edge_final.weights[0].dtype
         up, _, square = pair_places(nodes, x.device)
         x, adj = x.to(dtype).permute(2, 1, 0).contiguous(), adj.to(dtype)  # x: (F, N, B)
@@ -216,6 +224,20 @@ class FoldedGdss:
         torch.mm(maps.from_channels, old, out=inner)
         self.ops.elu_(inner.addmm_(maps.from_scores, scores))
         out.copy_(maps.rest(hidden, self.ops).view(out.shape))
+
+
+@contextlib.contextmanager
+def at_most(threads: int) -> Generator[None, None, None]:
+    """Fewer threads of torch inside; 0: leave them as they are."""
+    before = torch.get_num_threads()
+    if not 0 < threads < before:
+        yield
+        return
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def fold(network: nn.Module, dtype: torch.dtype = torch.float32, ops: Ops | None = None) -> FoldedGdss | None:

@@ -20,6 +20,7 @@ SAFE = np.float32(60)  # (1 + 2^60)^2 is finite
 
 class NumbaOps(TorchOps):
     cells = 24_000  # fewer temporaries
+    threads = 1  # the products are small: a second thread costs more than it gives (benchmarks/threads.py)
 
     def aggregate(self, channels: Tensor, x: Tensor, square: Tensor, out: Tensor) -> None:
         features, nodes, graphs = x.shape
