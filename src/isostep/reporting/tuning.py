@@ -71,7 +71,6 @@ def _mean(values: tuple[float | None, ...]) -> float | None:
 
 
 def frontier(record: TuneRecord) -> Figure:
-<<<<<<< HEAD
     """Every candidate near the best as a dot, by its loss, in each metric; the long run as a line."""
     near, _ = _near(record)
     panels: Figure = []
@@ -99,35 +98,6 @@ def _near(record: TuneRecord) -> tuple[list[Candidate], int]:
     most = max(known or [record.candidates[0].loss]) + FAR
     near = sorted((c for c in record.candidates if c.loss <= most), key=lambda c: c.loss)
     return near, len(record.candidates) - len(near)
-=======
-    """Every candidate as a dot: its loss, and each metric; the long run as a line with its interval."""
-    from scipy.special import stdtrit
-
-    names = [name for name in record.yardstick if name in record.objective.better and _mean(record.yardstick[name])]
-    figure, axes = panels(len(names))
-    for axis, name in zip(axes, names, strict=True):
-        found = [value for value in record.yardstick[name] if value is not None]
-        centre = spread(found)
-        if centre.sd is not None:
-            reach = float(stdtrit(centre.n - 1, 0.975)) * centre.sd / centre.n**0.5
-            axis.axhspan(centre.mean - reach, centre.mean + reach, color=FAINT, alpha=0.5, lw=0)
-        axis.axhline(centre.mean, color=INK, lw=1, ls="--", label=f"{LONG}, {record.yardstick_calls:.0f} calls")
-        dots = [(c, c.loss, value) for c in record.candidates if (value := c.values.get(name)) is not None]
-        for seeds in sorted({c.seeds for c, *_ in dots}):
-            x, y = zip(*((loss, value) for c, loss, value in dots if c.seeds == seeds), strict=True)
-            colour = COLOURS[0] if seeds == LEVELS[-1] else COLOURS[6]
-            what = f"candidates, {seeds} seed{'s' * (seeds > 1)}"
-            axis.plot(x, y, "o", ms=2.5 + 0.5 * seeds, mfc="none", color=colour, label=what)
-        for c, loss, value in dots:
-            if c.name == record.baseline:
-                axis.plot([loss], [value], "s", color=COLOURS[1], ms=7, label="auto")
-            if c.name == record.winner:
-                axis.plot([loss], [value], "*", color=COLOURS[2], ms=11, label="winner")
-        axis.set(xlabel="loss", title=f"{name} {ARROW[record.objective.better[name]]}")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=3, frameon=False, fontsize=8.5, labelcolor=INK)  # type: ignore[arg-type]
-    return figure
->>>>>>> 6c829b4 (Studies of graphs: constants of a reference computed once, isomorphism only for novelty, edges sorted as one number, pictures drawn once, no scipy.stats; evaluation of the demo's cells 18.7 to 10.2 CPU s)
 
 
 def write_tuning_report(path: Path, folder: Path) -> None:
