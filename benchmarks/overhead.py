@@ -3,10 +3,10 @@
     python benchmarks/overhead.py [--graphs 1000] [--steps 20] [--json]
 
 The network has the size of GDSS on QM9 (9 nodes, 4 atom types) with random weights. Medians over steps of processor
-time: the network; one draw of noise; a whole step with a network that returns at once and no noise, that is loop,
-controller, process and solver. Shares, because seconds depend on the machine. Fails (exit 1) when noise, or loop and
-controller, exceed 2 % of the reference network's time; the share of the inference program, several times faster, is
-printed beside it.
+time: the network; one draw of noise; one step of 1/1000 on common Brownian paths, as studies take them; a whole step
+with a network that returns at once and no noise, that is loop, controller, process and solver. Shares, because seconds
+depend on the machine. Fails (exit 1) when noise, or loop and controller, exceed 2 % of the reference network's time;
+the share of the inference program, several times faster, is printed beside it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from isostep.control import Controller, Dvs, uniform
 from isostep.family.gdss import FAMILY
 from isostep.loop import integrate
 from isostep.network.gdss.reference import GdssNetwork
-from isostep.noise import PREDICTOR, Draw, PhiloxNoise, ZeroNoise, standard_normal
+from isostep.noise import PREDICTOR, BrownianTree, Draw, PhiloxNoise, ZeroNoise, standard_normal
 from isostep.process import VE, ProcessSde
 from isostep.solver import Euler
 from isostep.state import GraphState
@@ -70,6 +70,19 @@ def draw(graphs: int) -> Draw:
     return Draw(torch.arange(graphs), torch.zeros(graphs, dtype=torch.int64), zeros, zeros)
 
 
+def path_seconds(state: GraphState, steps: int) -> float:
+    """Median time of consecutive steps of 1/1000 on common Brownian paths."""
+    noise, graphs = BrownianTree(1), state.mask.shape[0]
+    times = []
+    for k in range(steps):
+        t0 = torch.full((graphs,), 0.3 + k / 1000, dtype=torch.float64)
+        at = Draw(torch.arange(graphs), torch.full((graphs,), k), t0, t0 + 1 / 1000)
+        times.append(time.process_time())
+        noise.normal(state, at, PREDICTOR)
+        times[-1] = time.process_time() - times[-1]
+    return statistics.median(times[1:])
+
+
 def step_seconds(sde: ProcessSde, state: GraphState, controller: Controller, steps: int) -> float:
     """Median time between the ends of consecutive steps."""
     ends: list[float] = []
@@ -98,6 +111,7 @@ def measure(graphs: int, steps: int) -> dict[str, float]:
             "network": median_seconds(lambda: network(state["X"], state["A"], state.mask), max(5, steps // 2)),
             "fast network": median_seconds(lambda: fast(state["X"], state["A"], state.mask, t), steps),
             "noise": median_seconds(lambda: noise.normal(state, here, PREDICTOR), steps),
+            "common paths": path_seconds(state, steps),
             "loop and DVS per graph": step_seconds(quick, state, Dvs(dt_base=base, reduction="graph"), steps),
             "loop and DVS per batch": step_seconds(quick, state, Dvs(dt_base=base), steps),
             "loop and grid": step_seconds(quick, state, uniform(2 * steps), steps),
@@ -121,6 +135,8 @@ def main() -> int:
             row = f"{name:24s} {value * 1e3:8.2f} ms"
             if name in LIMITS:
                 row += f" {shares[name]:13.2%} {LIMITS[name]:9.0%} {value / seconds['fast network']:13.2%}"
+            elif name == "common paths":
+                row += f" {value / seconds['network']:13.2%} {'':9} {value / seconds['fast network']:13.2%}"
             print(row)
     return int(any(shares[name] > limit for name, limit in LIMITS.items()))
 
