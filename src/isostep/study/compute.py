@@ -231,6 +231,8 @@ def _decided(model: Model, settings: SamplerSettings) -> Decided:
         pilot = pilot_for(model, settings)
     except InputError:  # a path without information rates, such as an ODE's
         return Decided()
+    if not pilot.decisions:  # a drift of one's own predicts no graph
+        return Decided()
     rate = np.sum(list(pilot.decisions.values()), axis=0)
     t = np.array([0.0, *pilot.t, 1.0])
     rate = np.array([rate[0], *rate, rate[-1]])
