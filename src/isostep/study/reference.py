@@ -15,6 +15,7 @@ from isostep.dataset import lookup
 from isostep.dataset.source import find
 from isostep.item.graph import Graph
 from isostep.metric.graph_reference import GraphReference
+from isostep.metric.graph_summary import VERSION
 from isostep.metric.mmd import Kernel
 from isostep.metric.reference import FOLDER, Reference, Shipped, load_reference, shipped
 from isostep.metric.suite import build_reference, suite_of
@@ -57,7 +58,7 @@ def analytic_reference() -> Path:
     nodes = analytic.NODES
     ring = Graph.of(nodes, [(i, (i + 1) % nodes) for i in range(nodes)])
     star = Graph.of(nodes, [(0, i) for i in range(1, nodes)])
-    path = cache_folder() / "reference" / f"{analytic.NAME}.npz"
+    path = cache_folder() / "reference" / f"v{VERSION}" / f"{analytic.NAME}.npz"
     return path if path.is_file() else _saved(GraphReference.fit([ring, star] * 20, [ring, star] * 20), path)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from isostep.item import Item, read_items
+from isostep.metric.graph_summary import VERSION
 from isostep.metric.reference import fit_reference
 from isostep.model.model import Model
 from isostep.run.engine import save_result
@@ -25,7 +26,7 @@ def self_reference(
     """PARTS times n graphs of the long run, on seeds of their own; a part that is there is not made again."""
     settings = prepare(model, resolve(model.info.sampler, clock="batch", **long_run.chosen))
     key = key_of([model.fingerprint(), settings.model_dump(mode="json"), n, batch_size, seed])
-    path = folder / "self" / f"{key}.npz"
+    path = folder / "self" / f"{key}-v{VERSION}.npz"
     if path.is_file():
         return path
     items: list[Item] = []
