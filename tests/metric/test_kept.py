@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isostep.base.files import read_json
+from isostep.base.files import read_json, sha256
 from isostep.metric import evaluate as module
 from isostep.metric import fcd, molecules
 from isostep.metric.evaluate import evaluate
@@ -53,7 +53,10 @@ def test_other_graphs_other_code_and_damaged_values_are_measured_anew(run, monke
         evaluate(run, reference, metrics=METRICS, resamples=0)
     monkeypatch.undo()
     lines = (run / "graphs.jsonl").read_text().splitlines(keepends=True)
+    before = sha256(run / "graphs.jsonl")
     (run / "graphs.jsonl").write_text("".join(lines[:-1]))
+    record = (run / "run.json").read_text()
+    (run / "run.json").write_text(record.replace(before, sha256(run / "graphs.jsonl")))
     assert evaluate(run, reference, metrics=METRICS, resamples=0).n == 11
 
 

@@ -20,7 +20,7 @@ from isostep.base.errors import InputError
 from isostep.base.limits import limit
 from isostep.item.graph import Graph, read_graphs
 from isostep.metric.items import gather
-from isostep.metric.reference import load_reference
+from isostep.metric.reference import FOLDER, load_reference
 from isostep.model.folder import load_folder, save_model
 from isostep.model.lookup import load_model
 from isostep.model.released.pickle import LEGACY_MAGIC, read_pickle
@@ -198,3 +198,27 @@ def test_limits_can_be_raised(monkeypatch):
     for word in ("0", "-1", "many", "nan", "9" * 5000):
         monkeypatch.setenv("ISOSTEP_LIMITS", word)
         refused(limit, "matrix_entries", match="ISOSTEP_LIMITS must be a number")
+
+
+SHAPES = {
+    "ego-small": ["test/degree", "train/orbit", "test/hashes", "nspdk/mean", "nspdk/apart"],
+    "qm9-3d": ["bond_length/laws", "bond_angle/share", "bond_length/types"],
+}
+
+
+@pytest.mark.parametrize(("name", "key"), [(name, key) for name, keys in SHAPES.items() for key in keys])
+@pytest.mark.parametrize("change", ["flat", "short", "text", "not finite", "missing"])
+def test_statistics_of_another_shape_are_refused(tmp_path, name, key, change):
+    """Where they are read, not where a metric trips over them."""
+    with np.load(FOLDER / f"{name}.npz") as archive:
+        arrays = dict(archive)
+    good = arrays.pop(key)
+    bad = {
+        "flat": np.zeros((2, 2, 2)), "short": np.zeros((3, *good.shape[1:])), "text": np.array(b"x"),
+        "not finite": np.full(good.shape, np.nan),
+    }  # fmt: skip
+    if change != "missing":
+        arrays[key] = bad[change]
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(InputError, match=r"a\.npz"):
+        load_reference(tmp_path / "a.npz")

@@ -13,6 +13,7 @@ import pytest
 
 from isostep.base.errors import InputError
 from isostep.base.files import replacing, write_text
+from isostep.metric.items import gather
 from isostep.model.analytic import analytic_model
 from isostep.run.format import pack
 from isostep.run.inspect import status, verify
@@ -76,6 +77,8 @@ def test_a_changed_file_of_a_finished_run_is_not_taken_for_it(tmp_path, calm):
     assert status(tmp_path)["state"] == "damaged"
     with pytest.raises(InputError, match=r"sha256 .*verify --repair"):
         lines(tmp_path)
+    with pytest.raises(InputError, match="sha256"):
+        gather(tmp_path)
     run(tmp_path, joined=1000)  # the same command makes it again
     assert lines(tmp_path) == calm
 

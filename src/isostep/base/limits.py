@@ -25,7 +25,7 @@ LIMITS = {
     "copies": 2,  # bytes of a released file's tensors for each byte of the file: weights may be tied
     "matrix_entries": 2**24,  # of a dense matrix of a graph's nodes: 4096 nodes
     "skipped_lines": 50_000,  # of one file of graphs or molecules
-    "smiles_characters": 10_000,
+    "smiles_characters": 2_000,
 }
 
 

@@ -74,3 +74,21 @@ def _check_array(array, size: int, path: str | Path) -> None:
     shape, _, dtype = read(array)
     if math.prod(shape) * dtype.itemsize > size:
         raise InputError(f"{path} declares an array of shape {str(shape)[:60]} in {size} bytes; build it again")
+
+
+Shapes = Mapping[str, tuple[int | str, ...]]
+
+
+def check_shapes(path: str | Path, arrays: Mapping[str, np.ndarray], shapes: Shapes) -> None:
+    """Arrays of finite numbers (or text) of these shapes; a word stands for any size, the same wherever it stands."""
+    sizes: dict[str, int] = {}
+    for key, shape in shapes.items():
+        array = arrays.get(key)
+        fits = array is not None and array.ndim == len(shape) and (array.dtype.kind != "f" or np.isfinite(array).all())
+        if array is not None and fits and array.dtype.kind in "iufU":
+            wanted = [
+                s if isinstance(s, int) else sizes.setdefault(s, n) for s, n in zip(shape, array.shape, strict=True)
+            ]
+            fits = list(array.shape) == wanted
+        if array is None or not fits or array.dtype.kind not in "iufU":
+            raise InputError(f"{path} has no statistics {key} that could be used; build it again")

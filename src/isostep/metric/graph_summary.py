@@ -18,11 +18,11 @@ import numpy as np
 
 from isostep.base.errors import InputError
 from isostep.item.graph import Graph
-from isostep.metric.archive import opened, store
+from isostep.metric.archive import check_shapes, opened, store
 from isostep.metric.graph_reference import SPLITS, GraphReference, Split, Tables
 from isostep.metric.graph_statistics import STATISTICS
 from isostep.metric.isomorphism import colours
-from isostep.metric.nspdk import Moments, moments
+from isostep.metric.nspdk import SLOTS, Moments, moments
 
 VERSION = 1
 
@@ -93,10 +93,11 @@ class GraphSummary(GraphReference):
             hashes: dict[Split, np.ndarray] = {split: arrays[f"{split}/hashes"] for split in SPLITS}
             nspdk = Moments(*(arrays[f"nspdk/{key}"] for key in Moments._fields))
             floors = {str(key): float(value) for key, value in meta["floors"].items()}
-            sizes = [len(hashes[split]) for split in SPLITS]
-            if any(len(table) != len(hashes[split]) for (split, _), table in tables.items()):
-                raise InputError(f"{path} has statistics for another number of graphs; build it again")
-        test, train = map(PlaceholderGraphs, sizes)
+            for split in SPLITS:
+                parts = {name: tables[split, name] for name in STATISTICS} | {"hashes": hashes[split]}
+                check_shapes(path, parts, {**{name: ("graphs", name) for name in STATISTICS}, "hashes": ("graphs",)})
+            check_shapes(path, nspdk._asdict(), {"mean": (SLOTS,), "apart": (), "across": ()})
+        test, train = (PlaceholderGraphs(len(hashes[split])) for split in SPLITS)
         return GraphSummary(test, train, tables, hashes, nspdk, floors=floors)  # type: ignore[arg-type]
 
 

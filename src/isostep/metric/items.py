@@ -107,6 +107,7 @@ def _from_path(path: Path, strict: bool) -> Items:
         if found is None:
             raise InputError(f"{path} is a folder without {' or '.join([*names][::2])}; name a run folder or a file")
         path = found
+        _check_sum(path)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if any(suffix in PICKLES for suffix in suffixes[-2:]):
         raise InputError(f"{path} is a pickle, which can run code when it is opened; write .jsonl or .smi instead")
@@ -115,6 +116,18 @@ def _from_path(path: Path, strict: bool) -> Items:
         raise InputError(f"cannot tell what {path} holds; expected {', '.join(_READERS)}, also with .gz, or a folder")
     item, corrected, rows, make = _run_file(path, names[path.name]) if path.name in names else _READERS[suffix](path)
     return Items(item, corrected).read(rows, make, str(path), strict)
+
+
+def _check_sum(path: Path) -> None:
+    """The file of a finished run is the one that was written."""
+    from isostep.run.reading import differs, read_run
+
+    try:
+        run = read_run(path.parent)
+    except InputError:  # no record of a run, or one that cannot be read: a file like any other
+        return
+    if run.joined is not None and run.plain == path and (reason := differs(path, run.joined.sha256)) is not None:
+        raise InputError(f"{reason}; name the file itself to measure it as it is")
 
 
 def is_item_file(path: Path) -> bool:

@@ -22,8 +22,8 @@ from isostep.base.progress import progress
 from isostep.dataset.data import Dataset, GraphDataset
 from isostep.dataset.read import all_test, read_graph_file
 from isostep.item import Molecule
-from isostep.metric.archive import opened, store
-from isostep.metric.conformers import CONFORMER_METRICS
+from isostep.metric.archive import Shapes, check_shapes, opened, store
+from isostep.metric.conformers import CONFORMER_METRICS, QUANTILES
 from isostep.metric.fcd import FrechetDistance
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.graph_summary import GraphSummary
@@ -39,7 +39,7 @@ from isostep.metric.molecules import (
     ScaffoldSimilarity,
     Uniqueness,
 )
-from isostep.metric.nspdk import MoleculeNspdk
+from isostep.metric.nspdk import SLOTS, MoleculeNspdk
 from isostep.metric.vun import BlockModel, Planar
 
 MOLECULE_METRICS: tuple[MoleculeMetric, ...] = (
@@ -55,6 +55,17 @@ VALIDITY = {"planar": Planar(), "sbm": BlockModel()}
 FLOOR_SIZES = (100, 300, 1000, 3000, 10_000)
 FOLDER = Path(__file__).with_name("reference_data")
 VERSION = 1
+# What a stored reference must hold of each metric, before `compare` reads it.
+SHAPES: Mapping[str, Shapes] = {
+    "novel": {"gaps": ("n",)},
+    "fcd": {"mean": (512,), "covariance": (512 * 513 // 2,)},
+    "nspdk": {"mean": (SLOTS,)},
+    "scaffold": {"hashes": ("n",), "counts": ("n",)},
+    "fragment": {"hashes": ("n",), "counts": ("n",)},
+    "snn": {"fingerprints": ("n", 128)},
+    "bond_length": {"types": ("n",), "share": ("n",), "laws": ("n", len(QUANTILES))},
+    "bond_angle": {"types": ("n",), "share": ("n",), "laws": ("n", len(QUANTILES))},
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +157,8 @@ class MoleculeReference:
                 name, _, key = file.partition("/")
                 if key:
                     statistics[name][key] = arrays[file]
+            for name in statistics.keys() & SHAPES.keys():
+                check_shapes(path, statistics[name], SHAPES[name])
             floors = {name: [(int(n), float(value)) for n, value in rows] for name, rows in meta["floors"].items()}
             sizes = {str(split): int(size) for split, size in meta["sizes"].items()}
             return MoleculeReference(statistics, floors, sizes, str(meta["rdkit"]), str(meta.get("extends", "")))
