@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,10 +145,16 @@ def gdss(steps: int, eps: float = 1e-4) -> GdssGrid:
     return GdssGrid((*((1 - eps) * i / (steps - 1) for i in range(steps)), 1.0))
 
 
+MOST_CHARACTERS = 2**20  # of a file of times
+
+
 def times(steps: int, file: str) -> Grid:
     """Explicit times from a file: whitespace- or comma-separated numbers from 0 to 1. The step count is the file's."""
     try:
-        text = Path(file).read_text(encoding="utf-8")
+        with open(file, encoding="utf-8") as opened:
+            text = opened.read(MOST_CHARACTERS + 1)  # a device has no end
+        if len(text) > MOST_CHARACTERS:
+            raise ValueError(f"it has more than {MOST_CHARACTERS:,} characters")
         values = tuple(float(word) for word in text.replace(",", " ").split())
     except OSError as error:
         raise InputError(f"cannot read the times in {file}: {error.strerror}; check the path") from error

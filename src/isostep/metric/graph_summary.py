@@ -94,8 +94,8 @@ class GraphSummary(GraphReference):
             nspdk = Moments(*(arrays[f"nspdk/{key}"] for key in Moments._fields))
             floors = {str(key): float(value) for key, value in meta["floors"].items()}
             for split in SPLITS:
-                parts = {name: tables[split, name] for name in STATISTICS} | {"hashes": hashes[split]}
-                check_shapes(path, parts, {**{name: ("graphs", name) for name in STATISTICS}, "hashes": ("graphs",)})
+                parts = {"hashes": hashes[split], **{name: tables[split, name] for name in STATISTICS}}
+                check_shapes(path, parts, {"hashes": ("graphs",), **{name: ("graphs", name) for name in STATISTICS}})
             check_shapes(path, nspdk._asdict(), {"mean": (SLOTS,), "apart": (), "across": ()})
         test, train = (PlaceholderGraphs(len(hashes[split])) for split in SPLITS)
         return GraphSummary(test, train, tables, hashes, nspdk, floors=floors)  # type: ignore[arg-type]
