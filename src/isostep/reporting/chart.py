@@ -98,8 +98,7 @@ def _curves(panel: Curves, label: str) -> Markup:
         at = _n(inner * (1 - y(panel.level)))
         grid.append(tag("line", x1=0, x2="100%", y1=at, y2=at, class_="level"))
     if panel.guide:
-        ends = " ".join(f"{1000 * x(a):.1f},{1000 * (1 - y(b)):.2f}" for a, b in zip(*panel.guide, strict=True))
-        guide = tag("polyline", points=ends, class_="line guide")
+        guide = tag("polyline", points=_points(x, y, *panel.guide), class_="line guide")
     own, middle = panel.group is not None, (len(panel.curves) - 1) / 2
     aside = [ASIDE * (k - middle) if curve.low else 0.0 for k, curve in enumerate(panel.curves)]
     strokes = [_line(curve, x, y, own, side) for curve, side in zip(panel.curves, aside, strict=True)]
@@ -123,8 +122,12 @@ def _curves(panel: Curves, label: str) -> Markup:
     return tag("figure", tag("figcaption", title, names), plot, class_="panel", data_arm=panel.group)
 
 
+def _points(x: Scale, y: Scale, across: Sequence[float], up: Sequence[float]) -> str:
+    return " ".join(f"{1000 * x(a):.1f},{1000 * (1 - y(b)):.2f}" for a, b in zip(across, up, strict=True))
+
+
 def _line(curve: Curve, x: Scale, y: Scale, own: bool, aside: float) -> Markup:
-    points = " ".join(f"{1000 * x(a):.1f},{1000 * (1 - y(b)):.2f}" for a, b in zip(curve.x, curve.y, strict=True))
+    points = _points(x, y, curve.x, curve.y)
     texts = None
     if curve.low:
         triples = zip(curve.y, curve.low, curve.high, strict=True)
