@@ -14,7 +14,7 @@ from isostep.dataset import load
 from isostep.dataset.conformers import conformers
 from isostep.item import Conformer
 from isostep.metric.conformers import CONFORMER_METRICS
-from isostep.metric.reference import load_reference
+from isostep.metric.suite import load_reference
 
 
 def shaken(items: list[Conformer], std: float) -> list[Conformer]:

@@ -14,7 +14,6 @@ One graph a call, Planar's shape (8 layers, pair width 64), one thread, CPU seco
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ import torch
 
 import networks
 from isostep.network.fast import FastSettings
+from output import show
 
 SIZES = (16, 32, 64, 128, 200, 300, 400)
 CASE = next(case for case in networks.CASES if case.name == "grum-planar")
@@ -76,11 +76,7 @@ def main() -> None:
     rows = measure(options.largest)
     if options.plot:
         draw(options.plot, rows)
-    if options.json:
-        print(json.dumps(rows, indent=2))
-        return
-    for row in rows:
-        print("  ".join(f"{key} {value:.4g}" for key, value in row.items()))
+    show(rows, options.json)
 
 
 if __name__ == "__main__":

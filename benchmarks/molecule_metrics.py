@@ -10,7 +10,6 @@ Molecules come from `isostep data`; both figures of a ratio are measured in the 
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import sys
 import time
@@ -29,6 +28,7 @@ from isostep.metric.evaluate import evaluate
 from isostep.metric.fcd import activations
 from isostep.metric.molecules import MoleculeSet, canonical
 from isostep.metric.nspdk import LabelledGraph, MoleculeNspdk
+from output import show
 
 
 def sample(dataset: str, split: str, count: int) -> list[str]:
@@ -122,11 +122,7 @@ def main() -> None:
     options = parser.parse_args()
     run, count = (full, 10_000) if options.full else (chemnet, 500) if options.chemnet else (nspdk, 1000)
     result = run(options.dataset, options.count or count)
-    if options.json:
-        print(json.dumps(result, indent=2))
-        return
-    for key, value in result.items():
-        print(f"{key:24} {value:.6g}" if isinstance(value, float) else f"{key:24} {value}")
+    show(result, options.json)
 
 
 if __name__ == "__main__":

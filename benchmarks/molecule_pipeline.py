@@ -1,9 +1,8 @@
-"""Decoding 10,000 QM9-sized molecules: seconds by number of molecules (nothing quadratic) and by worker processes.
+"""Decoding 10,000 QM9-sized molecules: seconds by number of molecules (nothing quadratic).
 
-    python benchmarks/molecule_pipeline.py [--json] [--molecules 10000] [--workers 2]
+    python benchmarks/molecule_pipeline.py [--json] [--molecules 10000]
 
 Tensors are random chains with rings, double bonds and some atoms over their valence, so that the correction runs too.
-Workers: wall time, their start included. One process: CPU time.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--molecules", type=int, default=10_000)
-    parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     x, a, mask = molecules(options.molecules)
@@ -46,15 +44,7 @@ def main() -> None:
         start = time.process_time()
         alone = decode(x[:count], a[:count], mask[:count], SPEC)
         seconds = time.process_time() - start
-        rows.append(
-            {"name": "one process", "molecules": count, "cpu_seconds": seconds, "us_each": seconds / count * 1e6}
-        )
-    start = time.perf_counter()
-    shared = decode(x, a, mask, SPEC, workers=options.workers)
-    rows.append(
-        {"name": f"{options.workers} workers", "molecules": len(x), "wall_seconds": time.perf_counter() - start}
-    )
-    assert [m.smiles for m in shared] == [m.smiles for m in alone]
+        rows.append({"molecules": count, "cpu_seconds": seconds, "us_each": seconds / count * 1e6})
     valid = sum(m.valid for m in alone) / len(alone)
     if options.json:
         print(json.dumps({"rows": rows, "valid": valid}))

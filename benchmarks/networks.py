@@ -228,7 +228,7 @@ def draw(path: Path, at: tuple[int, ...], curves: dict[str, list[float]], label:
         axes.loglog(at, values, "o-", label=name, markersize=3)
     axes.set(xlabel=label, ylabel="CPU ms per graph", xticks=at, xticklabels=at)
     axes.minorticks_off()
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left", ncols=2 if len(curves) > 3 else 1)
     axes.grid(alpha=0.3)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, bbox_inches="tight", metadata={"Date": None})

@@ -8,12 +8,13 @@ The least of three runs each; a child's time, its exit included.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import subprocess
 import sys
 import tempfile
+
+from output import show
 
 COMMAND = ["-m", "isostep", "sample", "grum-community-small", "-n", "16", "--calls", "20", "--json"]
 
@@ -42,11 +43,7 @@ def main() -> None:
     if options.first:
         with tempfile.TemporaryDirectory() as folder:
             result["first_start"] = seconds(COMMAND, NUMBA_CACHE_DIR=folder)
-    if options.json:
-        print(json.dumps(result, indent=2))
-        return
-    for key, value in result.items():
-        print(f"{key:14} {value:.2f}" if isinstance(value, float) else f"{key:14} {value}")
+    show(result, options.json)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ says little: the speedup cannot be more than path with one thread / path with tw
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ import torch
 
 import networks  # sets one thread for all libraries; torch's own number is set below
 from isostep.network.fast import FastSettings
+from output import show
 
 CASES = "gdss-qm9,gdss-zinc250k,grum-qm9,grum-planar"
 
@@ -55,11 +55,7 @@ def main() -> None:
     torch.set_grad_enabled(False)
     chosen = [case for case in networks.CASES if case.name in options.cases.split(",")]
     rows = [measure(case, backend) for case in chosen for backend in networks.backends()]
-    if options.json:
-        print(json.dumps(rows, indent=2))
-        return
-    for row in rows:
-        print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{v:<22}" for k, v in row.items()))
+    show(rows, options.json)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Processor seconds of forward, loss and backward, least of a few, one thread, the
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.networks import CASES, Case
+from benchmarks.output import show
 
 from isostep.network.grum.fused import FusedGrum
 
@@ -59,11 +59,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = [measure(case, SIZES[case.name]) for case in CASES if case.name in SIZES]
-    if options.json:
-        print(json.dumps(found, indent=2))
-        return
-    for row in found:
-        print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()))
+    show(found, options.json)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-# The peers' spectral numbers hold the rounding of their LAPACK (isostep.metric.graph_statistics): theirs ran with AVX2.
-# It must be said before NumPy is loaded.
+# The peers' spectral numbers hold the rounding of their LAPACK (isostep.metric.graph_statistics): theirs ran with AVX2,
+# and a second thread rounds otherwise, too. It must be said before NumPy is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 if platform.machine() == "x86_64":
     os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")
 

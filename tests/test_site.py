@@ -13,8 +13,6 @@ import pytest
 from tests.conftest import ROOT
 from tests.reporting.browser import audit, open_page
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
@@ -26,8 +24,13 @@ def site(tmp_path_factory) -> Path:
     return out
 
 
+def pages(site: Path) -> list[Path]:
+    """Without the copies that other tests make beside them."""
+    return sorted(site / f"{source.stem}.html" for source in (ROOT / "docs").glob("*.md"))
+
+
 def test_the_site_asks_nobody(site, tmp_path):
-    for page in site.glob("*.html"):
+    for page in pages(site):
         outside = re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(https?:[^"]*)"', page.read_text())
         assert outside == [], page.name
     page = open_page(site / "index.html", tmp_path)
@@ -57,7 +60,14 @@ def test_the_search_finds(site, tmp_path):
     )
 
 
+@pytest.mark.parametrize(("name", "width", "dark"), [("index", 1400, False), ("usage", 390, True)])
+def test_axe_finds_nothing_serious(site, tmp_path, name, width, dark):
+    assert audit(site / f"{name}.html", tmp_path, width, dark) == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [1400, 390])
-def test_axe_finds_nothing_serious(site, tmp_path, width, dark):
-    assert audit(site / "index.html", tmp_path, width, dark) == []
+def test_axe_finds_nothing_serious_on_any_page(site, tmp_path, width, dark):
+    found = {page.name: audit(page, tmp_path, width, dark) for page in pages(site)}
+    assert found == {name: [] for name in found}

@@ -214,11 +214,16 @@ def test_a_function_shows_its_progress_when_asked(capsys: pytest.CaptureFixture)
 
 
 def test_what_was_there_before_says_nothing_about_the_speed(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([100.0, 110.0, 110.0])
-    monkeypatch.setattr(layer.time, "perf_counter", lambda: next(clock, 110.0))
-    task = layer.Task("sampling", 1000, "graphs", had=900)
-    task.done += 10
-    assert str(task) == "sampling: 910 of 1000 graphs, 1 graphs/s, 1 min 30 s left"
+    now = 100.0
+    monkeypatch.setattr(layer.time, "perf_counter", lambda: now)
+    task = layer.Task("sampling", 1000, "graphs", had=890)
+    now = 200.0  # the first ten load and compile
+    task(10)
+    assert str(task) == "sampling: 900 of 1000 graphs"
+    task.skip(5)
+    now = 210.0
+    task(5)
+    assert str(task) == "sampling: 910 of 1000 graphs, 2 s each, 3 min left"
 
 
 def test_the_innermost_word_on_what_is_kept_counts() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from isostep.base.errors import InputError
 from isostep.dataset import generate_community, generate_planar, generate_sbm, load
-from isostep.metric.reference import load_reference
+from isostep.metric.suite import load_reference
 
 GENERATORS = [
     lambda count, seed: generate_planar(count, (5, 20), seed=seed),

@@ -167,7 +167,7 @@ def test_a_card_that_does_not_fit_the_family_is_refused(installed, tmp_path, cas
 def test_without_its_package_it_is_unknown_and_a_wrong_entry_point_is_told(installed, trained, monkeypatch):
     monkeypatch.setattr(sys, "path", [place for place in sys.path if not place.endswith("site")])
     find_family.cache_clear()
-    assert [family.name for family in families()] == ["gdss", "grum", "grum3d"]
+    assert "cloud" not in [family.name for family in families()]
     with pytest.raises(InputError, match="unknown family 'cloud'; known: gdss, grum, grum3d"):
         load_folder(trained)
     rows = {row.path: row for row in list_models([trained.parent])}

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from isostep.item.decoding import MOST_FAINT, GraphDecoder, MoleculeDecoder
 from isostep.item.encoding import MoleculeSpec
-from isostep.item.film import TOP, Film
-from isostep.item.sketch import Sketch
+from isostep.item.film import TOP, Film, Sketch
 from isostep.state import GraphState
 
 NODES = 5

@@ -294,10 +294,3 @@ def test_graphs_keep_linked_nodes_only():
     assert (first.n, first.edges.tolist()) == (2, [[0, 1]])
     assert (empty.n, len(empty.edges)) == (1, 0)
     assert (masked.n, len(masked.edges)) == (3, 3)
-
-
-@pytest.mark.slow
-def test_several_processes_decode_the_same_molecules():
-    x, a, mask = Molecules.of(encode(["CCO", "C1CC1", "N", "CC#N", "C=O"], QM9)).tensors(QM9)
-    alone, together = decode(x, a, mask, QM9), decode(x, a, mask, QM9, workers=2)
-    assert [(m.smiles, m.valid) for m in together] == [(m.smiles, m.valid) for m in alone]

@@ -12,7 +12,7 @@ from isostep.base.errors import InputError
 from isostep.metric.base import evaluate_metric
 from isostep.metric.conformers import CONFORMER_METRICS, BondAngle, BondLength, bond_angles, bond_lengths, relax
 from isostep.metric.evaluate import evaluate
-from isostep.metric.reference import load_reference
+from isostep.metric.suite import load_reference
 from tests.conformers import conformer, conformers
 
 METRICS = {metric.name: metric for metric in CONFORMER_METRICS}

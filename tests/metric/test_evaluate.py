@@ -23,8 +23,8 @@ from isostep.metric.graph_summary import GraphSummary
 from isostep.metric.mmd import GraphMMD
 from isostep.metric.molecules import FragmentSimilarity, NearestNeighbour, Novelty, ScaffoldSimilarity, Uniqueness
 from isostep.metric.nspdk import GraphNspdk, MoleculeNspdk
-from isostep.metric.reference import FOLDER, MOLECULE_METRICS, MoleculeReference, load_reference, shipped
-from isostep.metric.suite import JudgedOnce
+from isostep.metric.reference import FOLDER, MOLECULE_METRICS, MoleculeReference, shipped
+from isostep.metric.suite import JudgedOnce, load_reference
 from isostep.metric.vun import VUN, Novel, Planar, Valid
 from isostep.run.engine import save_result
 from tests.conftest import FIXTURES

@@ -20,7 +20,8 @@ from isostep.base.errors import InputError
 from isostep.base.limits import limit
 from isostep.item.graph import Graph, read_graphs
 from isostep.metric.items import gather
-from isostep.metric.reference import FOLDER, load_reference
+from isostep.metric.reference import FOLDER
+from isostep.metric.suite import load_reference
 from isostep.model.folder import load_folder, save_model
 from isostep.model.lookup import load_model
 from isostep.model.released.pickle import LEGACY_MAGIC, read_pickle

@@ -24,7 +24,7 @@ from isostep.dataset.read import read_graph_file, read_molecule_file
 from isostep.item.encoding import MoleculeSpec
 from isostep.item.graph import read_graphs
 from isostep.metric.items import gather
-from isostep.metric.reference import load_reference
+from isostep.metric.suite import load_reference
 from isostep.model.analytic import analytic_model
 from isostep.model.folder import load_folder, read_card
 from isostep.model.presets import read_preset

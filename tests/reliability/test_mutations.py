@@ -33,7 +33,8 @@ from isostep.cli.sample import parse_options
 from isostep.dataset.read import all_test, read_graph_file, read_molecule_file
 from isostep.item.encoding import MoleculeSpec
 from isostep.metric.items import gather
-from isostep.metric.reference import FOLDER, MoleculeReference, load_reference
+from isostep.metric.reference import FOLDER, MoleculeReference
+from isostep.metric.suite import load_reference
 from isostep.model.analytic import analytic_model
 from isostep.model.folder import load_folder
 from isostep.model.presets import read_preset

@@ -9,8 +9,8 @@ import re
 import pytest
 
 from isostep.base.files import write_json
+from isostep.item.film import Sketch
 from isostep.item.picture import layout, molecule_3d, molecule_svg, sketch_graph
-from isostep.item.sketch import Sketch
 from isostep.reporting.page import write_report
 from isostep.study.comparison import compare_arms
 from isostep.study.record import load_study

@@ -13,7 +13,7 @@ from isostep.base.markup import unstyled
 from isostep.reporting.chart import Scale, drawn
 from isostep.reporting.figures import Curves, Dots, differences, quality
 from isostep.reporting.plots import draw, save
-from isostep.reporting.tables import baseline, difference_table
+from isostep.reporting.tables import baseline, difference_table, with_interval
 
 VALUES = {"uniform": ([0.3, 0.5, 0.4], [0.1, 0.2, 0.3]), "dvs": ([0.2, 0.3, 0.1], [0.1, 0.1, 0.4])}
 BUDGETS = (20, 50)
@@ -146,3 +146,17 @@ def test_styles_become_attributes():
         == '<path fill="none" stroke="#FF0000" d=\'M0\'/>'
     )
     assert unstyled('<path style="fill: url(&quot;#a&quot;)"/>') == '<path fill="url(&quot;#a&quot;)"/>'
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ((0.000606, 0.000047, 0.00116), "0.00061 (0.00005 to 0.00116)"),
+        ((0.938, 0.41, 1.0), "0.94 (0.41 to 1.00)"),
+        ((1512.0, 1204.0, 1820.0), "1512 (1204 to 1820)"),
+        ((0.25, 0.25, 0.25), "0.25"),
+        ((2e-9, 1e-9, 3e-9), "2.0e-09 (1.0e-09 to 3.0e-09)"),
+    ],
+)
+def test_an_interval_decides_the_decimals(numbers, text):
+    assert with_interval(*numbers) == text

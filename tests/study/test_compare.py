@@ -6,9 +6,11 @@ import csv
 import io
 import json
 import logging
+import time
 from dataclasses import replace
 
 import pytest
+import torch
 
 from isostep.base.errors import InputError
 from isostep.base.files import read_json, write_json
@@ -136,7 +138,7 @@ def test_the_recorded_path_is_consistent(toy_study):
 def test_a_damaged_cell_and_an_empty_folder_are_told_in_one_line(toy_plan, tmp_path):
     with pytest.raises(InputError, match=r"no study\.json"):
         load_study(tmp_path)
-    plan = toy_plan.model_copy(update={"arms": toy_plan.arms[:1], "seeds": (0,)})
+    plan = toy_plan.model_copy(update={"arms": toy_plan.arms[:1], "seeds": (0,), "record": False})
     study = run_study(plan, tmp_path, analytic_model())
     path = study.store.cell(study.record.arms[0].cells[0])
     write_json(path, {"format": 99})
@@ -148,7 +150,7 @@ def test_a_damaged_cell_and_an_empty_folder_are_told_in_one_line(toy_plan, tmp_p
 
 
 def test_another_command_in_the_folder_does_not_change_what_a_run_returns(toy_plan, tmp_path, caplog):
-    plan = toy_plan.model_copy(update={"arms": toy_plan.arms[:1], "seeds": (0,)})
+    plan = toy_plan.model_copy(update={"arms": toy_plan.arms[:1], "seeds": (0,), "record": False})
 
     def other_command(_: logging.LogRecord) -> bool:
         other = plan.model_copy(update={"title": "another"}).model_dump(mode="json")
@@ -205,3 +207,23 @@ def test_baseline_is_the_first_arm_of_the_same_budget(toy_plan):
     arms = product_arms(["uniform", "dvs"], [], [10, 20], None)
     plan = toy_plan.model_copy(update={"arms": arms})
     assert plan.baselines == (0, 0, 2, 2)
+
+
+class Late(torch.nn.Module):
+    """A network that takes half a second for its first call, as one that is compiled then."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.first = inner, True
+
+    def forward(self, *inputs):
+        time.sleep(0.5 * self.first)
+        self.first = False
+        return self.inner(*inputs)
+
+
+def test_seconds_are_without_the_start(toy_plan, tmp_path):
+    plan = toy_plan.model_copy(update={"arms": toy_plan.arms[:1], "seeds": (0,), "record": False})
+    model = analytic_model()
+    study = run_study(plan, tmp_path, replace(model, network=Late(model.network)), reuse=False)
+    assert study.cells[0][0].seconds < 0.4

@@ -211,6 +211,16 @@ def test_moves_change_one_thing_and_stay_inside_the_budget():
     assert not fits(model, start.model_copy(update={"solver": "s4"}))
 
 
+def test_a_temperature_that_runs_from_one_value_to_another_is_searched_end_by_end():
+    space = Space(analytic_model(), 5)
+    options = {"temperature": {"X": 0.5, "A": [0.85, 0.75]}}
+    start = space.normal(AutoChoice(calls=5, schedule="uniform", solver="exponential-2", solver_options=options))
+    assert label(start) == "uniform, exponential-2 temperature X 0.5 A 0.85 to 0.75"
+    found = [move.solver_options["temperature"] for move in space.moves(start) if "temperature" in move.solver_options]
+    ranges = [each["A"] for each in found if each["X"] == 0.5 and each["A"] != [0.85, 0.75]]
+    assert ranges == [[0.75, 0.75], [0.9, 0.75], [0.85, 0.6], [0.85, 0.85]]
+
+
 def test_the_loss_is_in_units_of_spread_and_a_gain_counts_half():
     rows = [{"a": 1.0, "b": 0.5}, {"a": 1.2, "b": 0.7}]
     objective = Objective.of(("a", "b"), {"a": "lower", "b": "higher"}, rows, rows)

@@ -22,6 +22,7 @@ from typing import IO, Any
 from isostep.base.errors import InputError
 from isostep.base.limits import VARIABLE, limit, within
 
+PACKAGE = Path(__file__).resolve().parent.parent
 FREE_GROWTH = 2**20  # bytes that any compressed file may unpack to
 TEMPORARY = ".isostep.tmp"  # how our unfinished files end
 
@@ -129,6 +130,11 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise
     except (ValueError, RecursionError) as error:  # also bad UTF-8, and integers of thousands of digits
         raise InputError(f"{path} is not valid TOML: {error}") from error
+
+
+def packaged(table: str) -> dict[str, Path]:
+    """The TOML files of a folder of `presets`, by name."""
+    return {path.stem: path for path in sorted((PACKAGE / "presets" / table).glob("*.toml"))}
 
 
 def bounded_lines(file: IO[bytes] | gzip.GzipFile, path: str | Path) -> Iterator[bytes]:

@@ -43,8 +43,9 @@ class Task:
 
     def __init__(self, what: str, total: float | None, unit: str, had: float) -> None:
         self.what, self.total, self.unit, self.note = what, total, unit, ""
-        self.had = self.done = had  # `had` was there before: it says nothing about the speed
-        self.began = time.perf_counter()
+        self.had = self.done = had  # `had` says nothing about the speed: it was there before
+        self.began = self.since = time.perf_counter()
+        self.started = False  # the first piece loads and compiles: it says nothing about the speed, either
         self.gap, self.due = FIRST, self.began + FIRST
         self.bar: Any = None  # its row of the display, where there is one
 
@@ -53,9 +54,11 @@ class Task:
         if self.bar is not None:
             _screen.update(self)
         elif (now := time.perf_counter()) >= self.due:
-            self.gap = min(2 * self.gap, LONGEST)
+            self.gap = min(2 * self.gap, LONGEST) if self.started else FIRST
             self.due = now + self.gap
             log.info(str(self))
+        if amount and not self.started:
+            self.started, self.since, self.had = True, time.perf_counter(), self.done
 
     def skip(self, amount: float) -> None:
         """So much was there already; it says nothing about the speed."""
@@ -76,7 +79,7 @@ class Task:
     def __str__(self) -> str:
         """`sampling qm9: 512 of 1000 graphs, note, 12.3 graphs/s, 40 s left`."""
         count = f"{self.done:.0f}" if self.total is None else f"{self.done:.0f} of {self.total:.0f}"
-        rate = (self.done - self.had) / max(time.perf_counter() - self.began, 1e-9)
+        rate = (self.done - self.had) / max(time.perf_counter() - self.since, 1e-9) if self.started else 0.0
         unit = self.unit or "parts"
         parts = [f"{self.what}: {count} {unit}", self.note]
         if rate > 0:

@@ -7,9 +7,9 @@ import hashlib
 import platform
 from functools import lru_cache
 from importlib import metadata
-from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent.parent
+from isostep.base.files import PACKAGE
+
 ELSEWHERE = ("cli", "reporting", "training")  # rooms that decide no graph and no metric
 
 

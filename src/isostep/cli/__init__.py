@@ -43,10 +43,6 @@ QUIET, VERBOSE = ("--quiet", "-q"), ("--verbose", "-v")
 class Root(TyperGroup):
     """`--quiet` and `-v` may stand anywhere in the line; an interrupted command says what is kept."""
 
-    def main(self, *args: Any, **extra: Any) -> Any:
-        with showing(alone=True):
-            return super().main(*args, **extra)
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
         here = [word for word in args[:end] if word in (*QUIET, *VERBOSE)]
@@ -55,7 +51,8 @@ class Root(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with showing(alone=True):
+                return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             print(f"interrupted: {printable(str(stop) or NOTHING_KEPT)}", file=sys.stderr)
             raise typer.Exit(130) from None

@@ -101,8 +101,11 @@ def _show(report: Report, customary: bool) -> None:
         (f"{report.title(key)} {ARROW[report.better[key]]}", *_cells(value), str(value.n))
         for key, value in report.values.items()
     ]
-    notes = tuple(f"{key}: {_describe(report, key)}" for key in report.values)
-    print_tables([Table(title, ("metric", "value", "95 % interval", "training set", "n"), tuple(rows), notes)])
+    notes = []
+    for key, value in report.values.items():
+        details = ", ".join(f"{name} {fact}" for name, fact in value.details.items())
+        notes.append(f"{key}: {report.definitions[key]}" + (f" [{details}]" if details else ""))
+    print_tables([Table(title, ("metric", "value", "95 % interval", "training set", "n"), tuple(rows), tuple(notes))])
     for key, reason in report.undefined.items():
         typer.echo(f"{key}: not defined ({reason})")
     if report.skipped:
@@ -117,11 +120,6 @@ def _cells(value: Value) -> tuple[str, str, str]:
 
     interval = "" if value.low is None else f"{number(value.low)} to {number(value.high)}"
     return number(value.value), interval, number(value.floor)
-
-
-def _describe(report: Report, key: str) -> str:
-    details = ", ".join(f"{name} {fact}" for name, fact in report.values[key].details.items())
-    return report.definitions[key] + (f" [{details}]" if details else "")
 
 
 def list_references(as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table.")) -> None:

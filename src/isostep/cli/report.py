@@ -18,4 +18,4 @@ def report(
     from isostep.reporting.functions import report as write
 
     path = write(folder, out)
-    typer.echo(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
+    typer.echo(f"{path} ({path.stat().st_size / 1e6:.2g} MB)")

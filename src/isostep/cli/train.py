@@ -41,11 +41,12 @@ def train(
     result = train_run(loaded, path, folder, device, export=export)
     if result is not None:
         save_curve(folder / "loss.png", TrainLog(folder / LOG))
-        typer.echo(json.dumps(result) if as_json else _text(result))
+        typer.echo(json.dumps(result) if as_json else _text(result, folder))
 
 
-def _text(result: dict) -> str:
+def _text(result: dict, folder: Path) -> str:
     return (
         f"{result['name']}: step {result['step']}, {result['seconds'] / 60:.1f} min, "
-        f"best validation loss {result['best']:.4g}\nmodel folder: {result['model']}"
+        f"best validation loss {result['best']:.4g}\nmodel folder: {result['model']}\n"
+        f"losses and samples: {folder / 'loss.png'}; as a page: isostep report {folder}"
     )

@@ -46,7 +46,7 @@ def read_conformers(
     with progress("reading conformers", package.held, "molecules") as advance:
         for row in _rows(package, place):
             advance()
-            graph, points = encode(row.smiles), _heavy(row)
+            graph, points = encode(row.smiles), row.positions[[element != "H" for element in row.elements]]
             if not _fits(graph, row, points, spec):
                 left_out += 1
                 continue
@@ -82,10 +82,6 @@ def conformers(dataset: Dataset, which: str, most: int | None = None) -> list[Co
             )
         )
     return out
-
-
-def _heavy(row: Row) -> np.ndarray:
-    return row.positions[[element != "H" for element in row.elements]]
 
 
 def _fits(graph: MoleculeGraph, row: Row, points: np.ndarray, spec: MoleculeSpec) -> bool:

@@ -13,7 +13,7 @@ from isostep.base.errors import InputError, located
 from isostep.base.files import numbered_lines, replacing
 from isostep.base.markup import Markup
 from isostep.base.plugins import entry_points
-from isostep.item.sketch import Sketch
+from isostep.item.film import Sketch
 
 if TYPE_CHECKING:
     from typing import Self

@@ -14,24 +14,19 @@ bond loses one order. Of several fragments the one with the longest SMILES is ke
 # pyright: reportUnnecessaryComparison=false
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, repeat
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from isostep.base.errors import InputError
-from isostep.base.processes import safe_path
 from isostep.item.base import Decoder
 from isostep.item.conformer import DECIMALS, Conformer
 from isostep.item.encoding import MoleculeSpec
-from isostep.item.film import CUTS
+from isostep.item.film import CUTS, Sketch
 from isostep.item.graph import Graph
 from isostep.item.molecule import Molecule
-from isostep.item.sketch import Sketch
 
 if TYPE_CHECKING:
     import torch
@@ -144,25 +139,15 @@ def decode_graphs(a: torch.Tensor, mask: torch.Tensor | None = None) -> list[Gra
     ]
 
 
-def decode(
-    x: torch.Tensor, a: torch.Tensor, mask: torch.Tensor | None, spec: MoleculeSpec, workers: int = 1
-) -> list[Molecule]:
-    """Molecules of X (B, N, F), A (B, N, N) and mask (B, N); the lower triangle of A counts.
-
-    With several `workers` RDKit works in so many processes, which take a second or two to start.
-    """
+def decode(x: torch.Tensor, a: torch.Tensor, mask: torch.Tensor | None, spec: MoleculeSpec) -> list[Molecule]:
+    """Molecules of X (B, N, F), A (B, N, N) and mask (B, N); the lower triangle of A counts."""
     batch, nodes, kinds = x.shape
     if kinds != len(spec.atoms) or a.shape != (batch, nodes, nodes) or (mask is not None and mask.shape != x.shape[:2]):
         raise InputError(
             f"X must be (B, N, {len(spec.atoms)}), A (B, N, N) and mask (B, N); got X {tuple(x.shape)}, "
             f"A {tuple(a.shape)}, mask {None if mask is None else tuple(mask.shape)}"
         )
-    arrays = _arrays(x, a, mask, spec)
-    if workers == 1 or batch < 2:
-        return _molecules(arrays, spec)
-    shares = zip(*(np.array_split(array, 4 * workers) for array in arrays), strict=True)
-    with safe_path(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        return list(chain.from_iterable(pool.map(_molecules, shares, repeat(spec))))
+    return _molecules(_arrays(x, a, mask, spec), spec)
 
 
 def _arrays(

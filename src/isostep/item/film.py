@@ -1,4 +1,6 @@
-"""One graph from noise to item, compactly: what can be an edge at any time, and one character per edge and frame.
+"""One graph on its way from noise to an item: a sketch of a moment, and a film of all of them.
+
+A film is compact: what can be an edge at any time, and one character per edge and frame.
 
 A level is 0 .. 63 and stands for level / 63 of `most`: the chance of an edge, or (molecules, `most` = 3) the expected
 order of a bond. It is written as a character of DIGITS. A node of a molecule has two: its likeliest element, and the
@@ -14,7 +16,6 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from isostep.base.schema import Frozen
-from isostep.item.sketch import Sketch
 
 DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+-"
 TOP = len(DIGITS) - 1
@@ -22,6 +23,36 @@ CUTS = (0.5, 1.5, 2.5)  # of a bond's order; an edge has the first alone
 LIKELY = 0.5  # above it an element counts as there
 
 Levels = Annotated[str, Field(pattern=re.compile(r"^[0-9A-Za-z+-]*$"))]
+
+
+class Sketch(Frozen):
+    """Edges i, j, order (0: not decided yet); elements where nodes have one ("" for none).
+
+    `weights` (one per edge: its chance, or the expected bond order) and `chances` (one per node, of its element) say
+    how sure it is, where that is known.
+    """
+
+    n: int = Field(ge=0, le=10_000)
+    edges: tuple[tuple[int, int, int], ...]
+    atoms: tuple[str, ...] | None = None
+    weights: tuple[float, ...] | None = None
+    chances: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Sketch:
+        if any(not (0 <= i < self.n and 0 <= j < self.n and 0 <= order <= 3) for i, j, order in self.edges):
+            raise ValueError(f"an edge leads outside of the {self.n} nodes, or has no order from 0 to 3")
+        if self.atoms is not None and len(self.atoms) != self.n:
+            raise ValueError(f"{len(self.atoms)} atoms for {self.n} nodes")
+        if self.weights is not None and len(self.weights) != len(self.edges):
+            raise ValueError(f"{len(self.weights)} weights for {len(self.edges)} edges")
+        if self.chances is not None and len(self.chances) != self.n:
+            raise ValueError(f"{len(self.chances)} chances for {self.n} nodes")
+        return self
+
+    @property
+    def decided(self) -> tuple[tuple[int, int, int], ...]:
+        return tuple(edge for edge in self.edges if edge[2])
 
 
 class Film(Frozen):
@@ -58,7 +89,13 @@ class Film(Frozen):
         frames = [{(min(i, j), max(i, j)): w for (i, j), w in _weighted(s)} for s in sketches]
         pairs = sorted(set[tuple[int, int]]().union(*frames))
         edges = tuple("".join(_digit(frame.get(pair, 0.0) / most) for pair in pairs) for frame in frames)
-        nodes = elements and tuple("".join(map(_node, _kinds(s, elements), s.chances or [1.0] * s.n)) for s in sketches)
+        nodes = elements and tuple(
+            "".join(
+                DIGITS[elements.index(atom)] + _digit(chance)
+                for atom, chance in zip(s.atoms or (), s.chances or [1.0] * s.n, strict=True)
+            )
+            for s in sketches
+        )
         return Film(n=sketches[0].n, most=most, pairs=tuple(pairs), edges=edges, elements=elements, nodes=nodes)
 
     def sketch(self, frame: int) -> Sketch:
@@ -83,14 +120,6 @@ class Film(Frozen):
 def _weighted(sketch: Sketch) -> list[tuple[tuple[int, int], float]]:
     weights = sketch.weights or [float(order) for _, _, order in sketch.edges]
     return [((i, j), weight) for (i, j, _), weight in zip(sketch.edges, weights, strict=True)]
-
-
-def _kinds(sketch: Sketch, elements: tuple[str, ...]) -> list[int]:
-    return [elements.index(atom) for atom in sketch.atoms or ()]
-
-
-def _node(kind: int, chance: float) -> str:
-    return DIGITS[kind] + _digit(chance)
 
 
 def _digit(share: float) -> str:

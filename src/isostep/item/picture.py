@@ -12,9 +12,8 @@ import networkx
 import numpy as np
 
 from isostep.base.markup import Markup, join, tag, unstyled
-from isostep.item.film import LIKELY
+from isostep.item.film import LIKELY, Sketch
 from isostep.item.graph import Graph
-from isostep.item.sketch import Sketch
 
 Positions = np.ndarray  # (n, 2), inside the unit square
 SERIES = 6

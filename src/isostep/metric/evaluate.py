@@ -14,8 +14,8 @@ from isostep.metric.base import Better, Bounds, Metric, Value, bounds_of, evalua
 from isostep.metric.items import Items, Skipped, gather
 from isostep.metric.kept import Kept, digest, home_of
 from isostep.metric.mmd import Kernel
-from isostep.metric.reference import Reference, Shipped, fit_reference, load_reference, reference_file, shipped
-from isostep.metric.suite import suite_of
+from isostep.metric.reference import Reference, Shipped, reference_file, shipped
+from isostep.metric.suite import fit_reference, load_reference, suite_of
 
 
 @dataclass(frozen=True)

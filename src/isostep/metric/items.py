@@ -151,10 +151,6 @@ def _run_file(path: Path, kind: type[Item]) -> Reading:
     return Reading(kind, True, _lines(path), lambda line: kind.from_line(_text(line).rstrip("\r\n")).usable())
 
 
-def _read_jsonl(path: Path) -> Reading:
-    return _run_file(path, Graph)
-
-
 def _read_smi(path: Path) -> Reading:
     lines = [(number, line) for number, line in _lines(path) if not line.startswith(b"#")]
     if lines and lines[0][1].split()[0].lower() == b"smiles":
@@ -213,7 +209,7 @@ def _read_sdf(path: Path) -> Reading:
 
 
 _READERS: dict[str, Callable[[Path], Reading]] = {
-    ".jsonl": _read_jsonl,
+    ".jsonl": lambda path: _run_file(path, Graph),
     ".smi": _read_smi,
     ".csv": _read_csv,
     ".sdf": _read_sdf,

@@ -19,15 +19,11 @@ import numpy as np
 from isostep.base.errors import InputError
 from isostep.base.files import read_json
 from isostep.base.progress import progress
-from isostep.dataset.data import Dataset, GraphDataset
-from isostep.dataset.read import all_test, read_graph_file
-from isostep.item import Molecule
+from isostep.dataset.data import Dataset
 from isostep.metric.archive import Shapes, check_shapes, opened, store
 from isostep.metric.conformers import CONFORMER_METRICS, QUANTILES
 from isostep.metric.fcd import FrechetDistance
 from isostep.metric.graph_reference import GraphReference
-from isostep.metric.graph_summary import GraphSummary
-from isostep.metric.items import gather, is_item_file
 from isostep.metric.molecules import (
     Arrays,
     FittedMetric,
@@ -220,30 +216,3 @@ def reference_file(source: str | Path) -> Path:
             "name a file of graphs (.jsonl) or molecules (.smi), or build one with `isostep reference build`"
         )
     return path
-
-
-def load_reference(source: str | Path) -> Reference:
-    """By name, if it comes with the package, else from a file: one of `reference build`, or graphs or molecules."""
-    path = reference_file(source)
-    if is_item_file(path):
-        return fit_reference(path)
-    with opened(path) as arrays:
-        molecules = "molecule_reference" in arrays.files
-    reference = MoleculeReference.load(path) if molecules else GraphSummary.load(path)
-    if isinstance(reference, MoleculeReference) and reference.extends in shipped():
-        return reference.joined(load_reference(reference.extends))
-    return reference
-
-
-def fit_reference(source: Any) -> Reference:
-    """From graphs or molecules in memory or in a file. Lines of graphs may name a split: the test split is compared
-    with, that for training is for novelty; without splits, all graphs are test graphs."""
-    if isinstance(source, Path) and ".jsonl" in source.suffixes:
-        data = GraphDataset(source.stem, str(source), arrays=read_graph_file(source, all_test))
-        if not data.split("test"):
-            raise InputError(f"{source} has no graph of the split test; a reference needs one")
-        return GraphReference.fit(data.split("test"), data.split("train"))
-    items = gather(source, strict=True)
-    if issubclass(items.item, Molecule):
-        return MoleculeReference.fit([molecule.smiles for molecule in items.members if molecule.smiles])
-    return GraphReference.fit(items.members)

@@ -1,4 +1,4 @@
-"""What is measured on each kind of item. A further kind is one more class here, entered in `SUITES`."""
+"""What is measured on each kind of item, and against what. A further kind: one more class here, entered in `SUITES`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import numpy as np
 
 from isostep.base.errors import InputError
 from isostep.dataset import load
-from isostep.dataset.data import Dataset
+from isostep.dataset.data import Dataset, GraphDataset
+from isostep.dataset.read import all_test, read_graph_file
 from isostep.item import Conformer, Graph, Molecule
+from isostep.metric.archive import opened
 from isostep.metric.base import Metric
 from isostep.metric.conformers import CONFORMER_METRICS
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.graph_statistics import Statistic
 from isostep.metric.graph_summary import GraphSummary
-from isostep.metric.items import Items
+from isostep.metric.items import Items, gather, is_item_file
 from isostep.metric.mmd import GraphMMD, Kernel
 from isostep.metric.molecules import MoleculeSet, Validity
 from isostep.metric.nspdk import GraphNspdk
@@ -29,6 +31,7 @@ from isostep.metric.reference import (
     Reference,
     Shipped,
     geometry_reference,
+    reference_file,
     shipped,
 )
 from isostep.metric.vun import VUN, BlockModel, Connected, Novel, Planar, Unique, Valid
@@ -55,6 +58,10 @@ class Suite(ABC):
         """What the metric of a name is given of the items; `home` keeps what is costly."""
 
     @abstractmethod
+    def reference(self, items: Sequence[Any]) -> Reference:
+        """Statistics of items that are all there is to compare with."""
+
+    @abstractmethod
     def fit(self, data: Dataset) -> Reference:
         """Statistics of the test split, with the training split for novelty and floors."""
 
@@ -77,6 +84,9 @@ class GraphSuite(Suite):
     def generated(self, items: Items, workers: int, home: Path | None) -> Callable[[str], Sequence[Any]]:
         return lambda key: items.members
 
+    def reference(self, items: Sequence[Graph]) -> GraphReference:
+        return GraphReference.fit(items)
+
     def fit(self, data: Dataset) -> GraphReference:
         rule = VALIDITY.get(shipped().get(data.name, Shipped(data.kind)).valid or "")
         shares = [Connected(), Unique(), *([Valid(rule)] if rule else [])]
@@ -95,6 +105,9 @@ class MoleculeSuite(Suite):
         special["valid"] = [molecule.valid for molecule in items.members]
         molecules = MoleculeSet([molecule.smiles for molecule in items.members if molecule.smiles], workers, home)
         return lambda key: special.get(key, molecules)
+
+    def reference(self, items: Sequence[Molecule]) -> MoleculeReference:
+        return MoleculeReference.fit([molecule.smiles for molecule in items if molecule.smiles])
 
     def fit(self, data: Dataset) -> MoleculeReference:
         fitted = MoleculeReference.fit(data.split("test"), data.split("train"))
@@ -144,6 +157,31 @@ def build_reference(name: str, folder: str | Path | None = None, split: str = "t
     if not data.split(split):
         raise InputError(f"dataset {data.name} has no {split} split; a reference needs one")
     return suite_of(data.kind).fit(data.with_test(split))
+
+
+def load_reference(source: str | Path) -> Reference:
+    """By name, if it comes with the package, else from a file: one of `reference build`, or graphs or molecules."""
+    path = reference_file(source)
+    if is_item_file(path):
+        return fit_reference(path)
+    with opened(path) as arrays:
+        molecules = "molecule_reference" in arrays.files
+    reference = MoleculeReference.load(path) if molecules else GraphSummary.load(path)
+    if isinstance(reference, MoleculeReference) and reference.extends in shipped():
+        return reference.joined(load_reference(reference.extends))
+    return reference
+
+
+def fit_reference(source: Any) -> Reference:
+    """From graphs or molecules in memory or in a file. Lines of graphs may name a split: the test split is compared
+    with, that for training is for novelty; without splits, all graphs are test graphs."""
+    if isinstance(source, Path) and ".jsonl" in source.suffixes:
+        data = GraphDataset(source.stem, str(source), arrays=read_graph_file(source, all_test))
+        if not data.split("test"):
+            raise InputError(f"{source} has no graph of the split test; a reference needs one")
+        return GraphReference.fit(data.split("test"), data.split("train"))
+    items = gather(source, strict=True)
+    return suite_of(items.item.kind).reference(items.members)
 
 
 class JudgedOnce:

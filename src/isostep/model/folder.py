@@ -10,13 +10,12 @@ from pathlib import Path
 from torch import Tensor
 
 from isostep.base.errors import InputError, located
-from isostep.base.files import read_json, replacing, sha256, write_json
+from isostep.base.files import PACKAGE, read_json, replacing, sha256, write_json
 from isostep.model.card import ModelInfo
 from isostep.model.model import Model
 from isostep.settings.schema import AutoChoice
 
 CARD, WEIGHTS = "model.json", "model.safetensors"
-PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def save_model(folder: str | Path, info: ModelInfo, weights: Mapping[str, Tensor]) -> ModelInfo:

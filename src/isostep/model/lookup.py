@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import logging
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from typing import Literal
 import torch
 
 from isostep.base.errors import InputError, require
+from isostep.base.files import PACKAGE
+from isostep.base.progress import log
 from isostep.model.analytic import NAME as ANALYTIC
 from isostep.model.analytic import analytic_model
 from isostep.model.folder import CARD, WEIGHTS, load_folder, read_card
@@ -22,9 +23,8 @@ from isostep.model.presets import TunedPreset, find_preset, find_tuned
 from isostep.model.released.convert import load_released
 from isostep.model.released.known import fetched, known_table, models_folder
 
-log = logging.getLogger("isostep")
 HUB = "hf:"
-EMBEDDED = Path(__file__).resolve().parent.parent / "embedded"
+EMBEDDED = PACKAGE / "embedded"
 
 
 def embedded_names() -> list[str]:

@@ -7,14 +7,13 @@ A tuned preset (`isostep tune`) says for one model, of any kind, what `auto` sta
 from __future__ import annotations
 
 import json
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
 from isostep.base.errors import InputError
-from isostep.base.files import read_toml
+from isostep.base.files import packaged, read_toml
 from isostep.base.schema import Frozen, checked
 from isostep.settings.schema import AutoChoice, SamplerPreset
 
@@ -67,8 +66,7 @@ def read_preset(path: str | Path) -> Preset:
 
 
 def preset_names() -> list[str]:
-    folder = resources.files("isostep") / "presets" / "sampling"
-    return sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml"))
+    return list(packaged("sampling"))
 
 
 def find_preset(name: str) -> Preset:
@@ -77,5 +75,4 @@ def find_preset(name: str) -> Preset:
         raise InputError(
             f"no preset {name!r}; there are: {', '.join(preset_names())}; give one, or your own file, with --preset"
         )
-    with resources.as_file(resources.files("isostep") / "presets" / "sampling" / f"{name}.toml") as path:
-        return read_preset(path)
+    return read_preset(packaged("sampling")[name])

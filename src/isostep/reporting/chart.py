@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from isostep.base.markup import Markup, tag
 from isostep.reporting.figures import Curve, Curves, Dot, Dots, Figure
-from isostep.reporting.tables import number
+from isostep.reporting.tables import with_interval
 
 HEIGHT, AROUND = 182, 48  # of a panel of curves: inside, and the padding above and below that the style sheet gives it
 ROW = 24  # height of a row of dots
@@ -118,7 +118,8 @@ def _curves(panel: Curves, label: str) -> Markup:
         aria_label=f"{title} over {panel.x_label}, first to last point. {said}. Arrow keys read single values.",
         data_x=panel.x_label, data_scale=f"{x.low:.9g} {x.high:.9g} {int(x.log)} {y.low:.9g} {y.high:.9g} {int(y.log)}",
     )  # fmt: skip
-    names = tag("span", *(tag("span", swatch(c.group), c.name) for c in panel.curves), class_="parts") if own else ""
+    named = own and len(panel.curves) > 1
+    names = tag("span", *(tag("span", swatch(c.group), c.name) for c in panel.curves), class_="parts") if named else ""
     return tag("figure", tag("figcaption", title, names), plot, class_="panel", data_arm=panel.group)
 
 
@@ -131,7 +132,7 @@ def _line(curve: Curve, x: Scale, y: Scale, own: bool, aside: float) -> Markup:
     texts = None
     if curve.low:
         triples = zip(curve.y, curve.low, curve.high, strict=True)
-        texts = "|".join(f"{number(v)} ({number(low)} to {number(high)})" for v, low, high in triples)
+        texts = "|".join(with_interval(*triple) for triple in triples)
     arm = None if own else curve.group
     return tag(
         "polyline", points=points, class_=f"line {_look(curve.group)}", data_arm=arm, data_name=curve.name,
@@ -194,6 +195,8 @@ def _dot(dot: Dot, scale: Scale) -> list[Markup]:
 
 def short(value: float) -> str:
     """For an axis: few characters."""
+    if value == round(value) and abs(value) < 1e6:
+        return f"{value:.0f}"
     text = f"{value:.3g}"
     return text.replace("e-0", "e-").replace("e+0", "e")
 

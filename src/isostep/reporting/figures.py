@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from isostep.reporting.tables import ARROW, baseline, group, number, signed
+from isostep.reporting.tables import ARROW, baseline, group, number, signed, with_interval
 from isostep.study.plan import Arm
 from isostep.study.record import Study, Trajectory, Values
 
@@ -143,7 +143,7 @@ def _by_arm(comparison: dict[str, Any], name: str) -> Dots:
         metric = arm["metrics"].get(name, {"n": 0})
         if metric["n"]:
             low, high = interval(comparison, arm, name)
-            text = number(metric["mean"]) + (f" ({number(low)} to {number(high)})" if metric["sd"] is not None else "")
+            text = number(metric["mean"]) if metric["sd"] is None else with_interval(metric["mean"], low, high)
             verdict = (metric["test"] or {}).get("verdict", "") if (metric["test"] or {}).get("p") is not None else ""
             single = tuple(metric["values"].values()) if metric["n"] > 1 else ()
             k = groups(comparison)[group(arm)]
@@ -205,7 +205,7 @@ def differences(comparison: dict[str, Any]) -> Figure:
 
 
 def percent(value: float) -> str:
-    return signed(float(f"{value:.2g}")) + " %"
+    return signed(float(f"{value:.2g}")) + "\N{NO-BREAK SPACE}%"
 
 
 def placement(study: Study) -> Figure:

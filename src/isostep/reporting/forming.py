@@ -66,8 +66,8 @@ def forming(reels: list[Reel]) -> Markup:
     about = (
         f"What the model takes the graph for, on its way from noise to data: {'bonds' if bonds else 'edges'} that "
         "count as there are drawn in full, others as faint as they are unlikely. Seed, index and noise are the same in "
-        "every arm; nodes are placed as in the arm's final graph. The strip below a graph shows the length of each "
-        "step, and in colour how many decisions changed."
+        f"every arm; nodes are placed as in the arm's final graph{', coloured by its communities' * (not bonds)}. "
+        "The strip below a graph shows the length of each step, and in colour how many decisions changed."
     )
     films = [
         tag(

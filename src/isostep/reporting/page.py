@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,8 @@ POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'
 CAPTIONS = {
     "quality": "Mean over seeds with its 95 % interval, inside the metric's range.",
     "differences": "Paired differences to the first arm of the same budget with their 95 % intervals, uncorrected; an "
-    "arrow: the interval goes on. Coloured: the difference holds after correction.",
-    "placement": "Where the calls fall: the share of its calls that an arm has made by t. Wide grey line: the share of "
+    "arrow: the interval goes on.",
+    "placement": "The share of its calls that an arm has made by t. Wide grey line: the share of "
     "the decisions before t (length of the predicted entries' path in the Fisher-Rao metric, from a pilot). Calls "
     "where nothing is decided are lost.",
     "step-size": "Step size along the generative time, first seed.",
@@ -107,7 +106,7 @@ def document(
 
 
 def _asset(name: str) -> str:
-    return (resources.files("isostep") / "reporting" / name).read_text(encoding="utf-8")
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def _arms(comparison: dict[str, Any]) -> Markup:
@@ -204,8 +203,10 @@ def drawn_table(table: Table) -> Markup:
 def _figure(shown: Mapping[str, Figure], name: str) -> Markup:
     if name not in shown:
         return Markup()
-    seeds = any(isinstance(panel, Dots) and any(dot.single for dot in panel.dots) for panel in shown[name])
-    caption = CAPTIONS[name] + " Ticks: single seeds." * seeds
+    dots = [dot for panel in shown[name] if isinstance(panel, Dots) for dot in panel.dots]
+    caption = CAPTIONS[name] + " Ticks: single seeds." * any(dot.single for dot in dots)
+    if any(dot.verdict in ("better", "worse") for dot in dots):
+        caption += " A value in colour is better (green) or worse than that of the first arm, after correction."
     return tag("div", tag("p", caption, class_="soft"), drawn(shown[name], name), id=f"figure-{name}")
 
 

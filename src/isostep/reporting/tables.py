@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,8 @@ def summary_table(comparison: dict[str, Any]) -> Table:
     title = f"{comparison['title']}: {comparison['n']} graphs per seed, {seeds} paired seed{'s' * (seeds != 1)}"
     notes = [
         "Mean ± standard deviation over seeds. Against the first arm (at the same budget): + better, - worse, "
-        "= not distinguishable, at 95 % after Holm's correction for the number of tests."
+        "= not distinguishable, at 95 % after Holm's correction for the number of tests. Seconds: the clock's, for "
+        "sampling one seed's graphs."
     ]
     if budgets := [f"{arm['name']}: {arm['note']}" for arm in comparison["arms"] if arm["note"]]:
         notes.append(f"{'; '.join(budgets)}.")
@@ -149,6 +151,15 @@ def number(value: float | None, digits: int = 3) -> str:
     if abs(value) >= 10**digits:
         return f"{value:.0f}"
     return f"{value:.{digits}g}" if abs(value) >= 1e-4 else f"{value:.1e}"
+
+
+def with_interval(value: float, low: float, high: float) -> str:
+    """As many decimals as the interval gives a reason for: two digits of half its width."""
+    if high <= low:
+        return number(value)
+    places = max(0, 1 - math.floor(math.log10((high - low) / 2)))
+    value_, low_, high_ = (f"{v:.{places}f}" if places < 7 else number(v) for v in (value, low, high))
+    return f"{value_} ({low_} to {high_})"
 
 
 def signed(value: float) -> str:

@@ -5,15 +5,23 @@ from __future__ import annotations
 from importlib import metadata
 from pathlib import Path
 
-from isostep.base.files import replacing, write_text
+from isostep.base.files import read_toml, replacing, write_text
 from isostep.base.markup import Markup, join, tag
+from isostep.base.schema import checked
+from isostep.base.text import duration
 from isostep.reporting.chart import drawn
 from isostep.reporting.figures import Curve, Curves, Figure
 from isostep.reporting.page import copied, document, drawn_table
 from isostep.reporting.plots import draw
-from isostep.reporting.tables import Table
-from isostep.training.config import load_config
+from isostep.reporting.tables import Table, number
+from isostep.training.config import RunConfig
 from isostep.training.log import CONFIG, LOG, TrainLog
+
+ABOUT = (
+    "Loss a graph of each component (X nodes, A edges, P positions): of the batch at that step, and of the averaged "
+    "weights on graphs held out for validation. Then, where the run measures them, metrics of graphs sampled with the "
+    "averaged weights."
+)
 
 
 def curve(log: TrainLog) -> Figure:
@@ -43,18 +51,28 @@ def save_curve(path: Path, log: TrainLog) -> None:
 
 
 def write_training_report(path: Path, folder: Path) -> None:
-    config, log = load_config(folder / CONFIG), TrainLog(folder / LOG)
-    last = log.rows[-1] if log.rows else {"step": "0"}
-    hours = float(last.get("cpu_seconds") or last.get("seconds") or 0) / 3600
-    lead = f"{last['step']} of {config.run.steps} steps of {config.run.batch} graphs, {hours:.2f} hours of training."
-    shown = drawn(curve(log), "training")
+    values, log = read_toml(folder / CONFIG), TrainLog(folder / LOG)
+    run = checked(RunConfig, values.get("run"), f"{folder / CONFIG}: run")  # the rest may be of an earlier version
+    shown = [tag("p", ABOUT, class_="soft"), drawn(curve(log), "training")] if log.rows else []
     sections = [
-        ("curve", "Curve", "Losses and samples", shown),
+        ("curve", "Curve", "Losses and samples", join(shown)),
         ("samples", "Samples", "Samples on the way", drawn_table(samples(log)) if log.metrics else Markup()),
         ("settings", "Settings", "Settings", copied((folder / CONFIG).read_text(encoding="utf-8"))),
     ]
     made = f"Made by isostep {metadata.version('isostep')} from {folder.name}/{LOG}."
-    write_text(path, document(f"Training of {config.name}", join([tag("p", lead)]), sections, made))
+    title = f"Training of {values.get('name', folder.name)}"
+    write_text(path, document(title, tag("p", _lead(run, log)), sections, made))
+
+
+def _lead(run: RunConfig, log: TrainLog) -> str:
+    last = log.rows[-1] if log.rows else {"step": "0"}
+    done, spent = int(last["step"]), float(last.get("cpu_seconds") or last.get("seconds") or 0)
+    words = f"{done} of {run.steps} steps of {run.batch} graphs"
+    if not done or not spent:
+        return f"{words}."
+    rest = max(0, run.steps - done) * spent / done
+    words += f" in {duration(spent)} of processor time, {number(done / spent)} steps a second"
+    return f"{words}; {duration(rest)} are left at this speed." if rest else f"{words}."
 
 
 def samples(log: TrainLog) -> Table:
@@ -68,4 +86,4 @@ def samples(log: TrainLog) -> Table:
         )
         for row in rows
     ]
-    return Table("Samples on the way", ("step", "hours", *log.metrics), tuple(cells), text_columns=0)
+    return Table("Metrics by step", ("step", "hours", *log.metrics), tuple(cells), text_columns=0)

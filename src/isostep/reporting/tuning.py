@@ -44,10 +44,11 @@ def candidates(record: TuneRecord) -> Table:
     """The best of the search, the baseline, and the long run."""
     better = record.objective.better
     names = [name for name in record.yardstick if name in better]
+    listed, rest = record.candidates[:LISTED], record.candidates[LISTED:]
     rows = [
         (c.name + " (loses what is kept)" * c.forbidden, str(c.seeds), number(c.calls), number(c.loss),
          *(number(c.values.get(name)) for name in names))
-        for c in (*record.candidates[:LISTED], *_baseline(record))
+        for c in (*listed, *(c for c in rest if c.name == record.baseline))
     ]  # fmt: skip
     long = (number(_mean(record.yardstick[name])) for name in names)
     rows.append((LONG, str(len(record.yardstick[names[0]])), number(record.yardstick_calls), "", *long))
@@ -59,10 +60,6 @@ def candidates(record: TuneRecord) -> Table:
         f"Loss: mean over {', '.join(record.objective.metrics)} of the logarithm of what is lost, in units of spread."
     )
     return Table(title, header, tuple(rows), (note,))
-
-
-def _baseline(record: TuneRecord):
-    return [c for c in record.candidates[LISTED:] if c.name == record.baseline]
 
 
 def _mean(values: tuple[float | None, ...]) -> float | None:

@@ -98,7 +98,6 @@ def verify(
     model: str | Model | None = None,
     batches: int = 1,
     repair: bool = False,
-    chooser: random.Random | None = None,
 ) -> Verdict:
     """Check all sums, then sample `batches` random batches again and compare line by line.
 
@@ -113,7 +112,7 @@ def verify(
         verdict.bad.append((None, f"{run.missing} of {run.plan.count} shards are not there, but the run is complete"))
     if batches and verdict.ok and verdict.files:
         loaded = _load(run.plan, model)
-        chooser = chooser or random.Random(time.time_ns())
+        chooser = random.Random(time.time_ns())
         for _ in range(batches):
             _regenerate(run, loaded, chooser, verdict)
     if repair and verdict.bad:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import shutil
 import time
@@ -15,6 +14,7 @@ from typing import Any
 
 from isostep.base.errors import InputError
 from isostep.base.files import TEMPORARY, remove, replacing, sync_folder, write_json
+from isostep.base.progress import log
 from isostep.base.versions import versions
 from isostep.item import KINDS
 from isostep.run.format import (
@@ -34,7 +34,6 @@ from isostep.run.format import (
 from isostep.run.lock import locked
 from isostep.run.reading import RunFolder, is_run, read_run
 
-log = logging.getLogger("isostep")
 JOINED = 100_000  # a run of up to so many items ends as one plain file
 
 

@@ -15,14 +15,13 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from isostep.base.cache import cache_folder
 from isostep.base.errors import InputError
-from isostep.base.files import read_json, write_json
+from isostep.base.files import PACKAGE, read_json, write_json
 from isostep.base.progress import Task, log, progress, warn_once
 from isostep.control.pilot import Pilot
 from isostep.loop import integrate
@@ -33,7 +32,6 @@ from isostep.settings.resolve import budget_knob, build, make_solver, needs_pilo
 from isostep.settings.schedules import Knob
 from isostep.settings.schema import SamplerSettings
 
-PACKAGE = Path(__file__).resolve().parent.parent
 PILOT_FORMAT = 2  # 2: decisions too
 KNOB_FORMAT = 2  # 2: kappa is stated at 1000 base steps
 PILOT_SEED = 0x150_57E9  # pilot graphs are nobody's samples

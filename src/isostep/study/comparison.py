@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from isostep.metric.base import Better
 from isostep.study.record import Cell, Study
-from isostep.study.significance import holm, paired, spread, verdict
+from isostep.study.significance import judge, paired, spread
 
 
 def compare_arms(study: Study) -> dict[str, Any]:
@@ -24,17 +23,11 @@ def compare_arms(study: Study) -> dict[str, Any]:
             entry[quantity] = asdict(spread(values)) if values else None
         entry["metrics"] = {name: _metric(study.cells[base], cells, name, k != base) for name in better}
         arms.append(entry)
-    tests: list[tuple[dict[str, Any], Better]] = [
-        (m["test"], better[name]) for entry in arms for name, m in entry["metrics"].items() if m["test"]
-    ]
-    made = [test for test, _ in tests if test["p"] is not None]
-    for test, p in zip(made, holm([test["p"] for test in made]), strict=True):
-        test["p_holm"] = p
-    for test, way in tests:
-        test["verdict"] = verdict(test["difference"], test["p_holm"], way)
+    tests = [(m["test"], name) for entry in arms for name, m in entry["metrics"].items() if m["test"]]
+    count = judge([test for test, _ in tests], [better[name] for _, name in tests])
     bounds = {name: ends for name, ends in study.bounds.items() if name in better}
     return {
-        "title": plan.title, "n": plan.n, "better": better, "bounds": bounds, "arms": arms, "tests": len(made),
+        "title": plan.title, "n": plan.n, "better": better, "bounds": bounds, "arms": arms, "tests": count,
     }  # fmt: skip
 
 
@@ -43,7 +36,7 @@ def _metric(first: dict[int, Cell], cells: dict[int, Cell], name: str, against: 
     both = sorted(values.keys() & base.keys())
     test = None
     if against and both:
-        test = {**asdict(paired([base[s] for s in both], [values[s] for s in both])), "p_holm": None}
+        test = asdict(paired([base[s] for s in both], [values[s] for s in both]))
     return {"values": values, **(asdict(spread(list(values.values()))) if values else {"n": 0}), "test": test}
 
 

@@ -19,6 +19,7 @@ from isostep.base.versions import versions
 from isostep.metric.suite import check_metrics, suite_of
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
+from isostep.noise import BrownianTree
 from isostep.run.engine import Engine
 from isostep.run.workers import dump_work
 from isostep.sampling.calibrate import pilot_for, prepare
@@ -41,6 +42,7 @@ from isostep.study.record import (
 )
 from isostep.study.reference import StudyReference, find_reference
 from isostep.study.reuse import copy_cell, leave_word
+from isostep.study.timing import warm_up
 
 
 def run_study(
@@ -156,8 +158,10 @@ class StudyWork:
         folder = self.store.run(task.run)
         if not is_complete(folder):
             plan, camera = self.plan, Camera() if task.record else None
+            settings = at_seed(plan.arms[task.arm], self.settings[task.arm], task.seed)
+            warm_up(self.model, settings, 2, task.seed, BrownianTree(task.seed) if plan.noise == "path" else None)
             result = sample(
-                self.model, plan.n, settings=at_seed(plan.arms[task.arm], self.settings[task.arm], task.seed),
+                self.model, plan.n, settings=settings,
                 seed=task.seed, batch_size=plan.batch_size, noise=plan.noise, trace=int(task.record),
                 snapshots=TIMES if camera else (), hooks=(camera,) if camera else (), progress=progress,
             )  # fmt: skip
@@ -173,7 +177,7 @@ def _settings(model: Model, chosen: dict, calls: int | None) -> tuple[SamplerSet
     knob = budget_knob(settings)
     if knob is None:
         each = build(settings).solver.calls_per_step
-        return settings, f"{settings.steps} steps of {each} call{'s' * (each > 1)}"
+        return settings, f"{settings.steps} steps of {each} calls" if each > 1 else ""
     value = getattr(settings, knob.table)[knob.name]
     return settings, f"{knob.name} {value:.4g}, found on a pilot for {calls} calls"
 

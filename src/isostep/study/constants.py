@@ -9,8 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from isostep.base.files import read_toml
-from isostep.base.schema import Frozen, checked
+from isostep.base.schema import Frozen
 from isostep.control.dvs import Dvs
 from isostep.model.lookup import embedded_names, load_model
 from isostep.model.presets import find_preset
@@ -90,10 +89,6 @@ def departures(arms: list[dict[str, Any]], theirs: str | None, weights: str) -> 
             f"{weights.upper()} weights, as the configuration asks; the authors' code takes the {theirs} ones."
         )
     return notes
-
-
-def load_constants(path: Any) -> ConstantTable:
-    return checked(ConstantTable, read_toml(path), str(path))
 
 
 def constant_rows(table: ConstantTable) -> tuple[Cells, list[Cells]]:

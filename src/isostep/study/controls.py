@@ -12,7 +12,7 @@ from typing import Any
 from isostep.study.comparison import compare_arms
 from isostep.study.plan import Arm
 from isostep.study.record import Study
-from isostep.study.significance import holm, paired, verdict
+from isostep.study.significance import judge, paired
 
 
 def control_arm(name: str, schedule: str, of: str, study: Study) -> Arm | str:
@@ -46,10 +46,5 @@ def against_controls(study: Study) -> list[dict[str, Any]]:
             if both := sorted(ours.keys() & theirs.keys()):
                 test = asdict(paired([theirs[s] for s in both], [ours[s] for s in both]))
                 rows.append({"arm": arm.control_of, "control": arm.name, "metric": name, "better": way, **test})
-    made = [row for row in rows if row["p"] is not None]
-    for row, p in zip(made, holm([row["p"] for row in made]), strict=True):
-        row["p_holm"] = p
-    for row in rows:
-        row.setdefault("p_holm", None)
-        row["verdict"] = verdict(row["difference"], row["p_holm"], row["better"])
+    judge(rows, [row["better"] for row in rows])
     return rows

@@ -1,8 +1,10 @@
-"""The reference of a study: one that comes with the package, a file, or a dataset's splits, fitted once and cached."""
+"""The reference of a study: one that comes with the package, a file, or a dataset's splits, fitted once and cached; or,
+where there are no data, graphs of the model's own long run."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -13,13 +15,22 @@ from isostep.base.files import sha256
 from isostep.base.progress import log
 from isostep.dataset import lookup
 from isostep.dataset.source import find
-from isostep.item.graph import Graph
+from isostep.item import Graph, Item, read_items
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.graph_summary import VERSION
 from isostep.metric.mmd import Kernel
-from isostep.metric.reference import FOLDER, Reference, Shipped, load_reference, shipped
-from isostep.metric.suite import build_reference, suite_of
+from isostep.metric.reference import FOLDER, Reference, Shipped, shipped
+from isostep.metric.suite import build_reference, fit_reference, load_reference, suite_of
 from isostep.model import analytic
+from isostep.model.model import Model
+from isostep.run.engine import save_result
+from isostep.sampling.calibrate import prepare
+from isostep.sampling.run import sample
+from isostep.settings.resolve import resolve
+from isostep.study.plan import Arm
+from isostep.study.record import RUN, key_of
+
+SELF_SEED, PARTS = 3000, 4
 
 
 class StudyReference(NamedTuple):
@@ -76,6 +87,29 @@ def _saved(reference: Reference, path: Path) -> Path:
 @cache
 def _own_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="isostep-")
+
+
+def self_reference(
+    folder: Path, model: Model, long_run: Arm, n: int, batch_size: int, seed: int, tell: Callable[[str], None]
+) -> Path:
+    """PARTS times n graphs of the long run, on seeds of their own; a part that is there is not made again."""
+    settings = prepare(model, resolve(model.info.sampler, clock="batch", **long_run.chosen))
+    key = key_of([model.fingerprint(), settings.model_dump(mode="json"), n, batch_size, seed])
+    path = folder / "self" / f"{key}-v{VERSION}.npz"
+    if path.is_file():
+        return path
+    items: list[Item] = []
+    for part in range(PARTS):
+        place = folder / "self" / f"{key}-{part}"
+        if not (place / RUN).is_file():
+            tell(f"a reference from the long run, part {part + 1} of {PARTS}")
+            result = sample(
+                model, n, settings=settings, seed=seed + SELF_SEED + part, batch_size=batch_size, noise="path"
+            )
+            save_result(result, place, model.info.name)
+        items += [item for _, item in read_items(place, model.info.kind)]
+    fit_reference(items).save(path)
+    return path
 
 
 def _plain(name: str) -> str:

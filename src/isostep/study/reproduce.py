@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from isostep.base.errors import InputError
-from isostep.base.files import read_toml
+from isostep.base.files import packaged, read_toml
 from isostep.base.progress import progress
-from isostep.base.schema import Frozen, checked
+from isostep.base.schema import Frozen, M, checked
 from isostep.family import find_family
 from isostep.metric.mmd import Kernel
 from isostep.metric.suite import suite_of
@@ -29,7 +28,7 @@ from isostep.model.released.known import fetched, known_table
 from isostep.settings.resolve import resolve
 from isostep.settings.schema import SamplerSettings
 from isostep.study.compute import at_seed, run_study
-from isostep.study.constants import ConstantTable, constants_of, departures, load_constants
+from isostep.study.constants import ConstantTable, constants_of, departures
 from isostep.study.controls import control_arm
 from isostep.study.plan import Arm, StudyPlan, parse_seeds
 from isostep.study.record import Study
@@ -130,24 +129,22 @@ class Reproduced:
 
 
 def target_names() -> list[str]:
-    names = (item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml"))
-    return sorted(names, key=lambda name: (name[0] != "T", int(name[1:])))
+    return sorted(packaged("paper"), key=lambda name: (name[0] != "T", int(name[1:])))
 
 
 def load_target(name: str) -> Target:
-    with resources.as_file(_folder() / f"{_known(name)}.toml") as path:
-        return checked(Target, read_toml(path), str(path))
+    return _load(Target, name)
 
 
 def load_constant_table(name: str) -> ConstantTable:
-    with resources.as_file(_folder() / f"{_known(name)}.toml") as path:
-        return load_constants(path)
+    return _load(ConstantTable, name)
 
 
-def _known(name: str) -> str:
+def _load(kind: type[M], name: str) -> M:
     if name not in target_names():
         raise InputError(f"unknown target {name!r}; choose one of {', '.join(target_names())}")
-    return name
+    path = packaged("paper")[name]
+    return checked(kind, read_toml(path), str(path))
 
 
 def reproduce(name: str, out: str | Path, options: Options, **how: Any) -> Reproduced:
@@ -299,7 +296,3 @@ def part_plan(name: str, target: Target, part: Part, found: PartModel, options: 
 def _chosen(arm: PaperArm, steps: int | None) -> dict[str, Any]:
     chosen = {"schedule": arm.schedule, "solver": arm.solver, "steps": steps, "schedule_options": arm.options or None}
     return {key: value for key, value in chosen.items() if value is not None}
-
-
-def _folder():
-    return resources.files("isostep") / "presets" / "paper"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from scipy.special import stdtr, stdtrit
 
@@ -53,7 +53,7 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(n, mean, sd)
 
 
-def paired(first: Sequence[float], other: Sequence[float], confidence: float = CONFIDENCE) -> Paired:
+def paired(first: Sequence[float], other: Sequence[float]) -> Paired:
     """Compare `other` with `first`, value by value of the same seed."""
     if len(first) != len(other):
         raise InputError(f"a paired test needs as many values on both sides, got {len(first)} and {len(other)}")
@@ -61,7 +61,7 @@ def paired(first: Sequence[float], other: Sequence[float], confidence: float = C
     if d.sd is None:
         return Paired(1, d.mean, None, None, None)
     error = d.sd / math.sqrt(d.n)
-    reach = float(stdtrit(d.n - 1, (1 + confidence) / 2)) * error
+    reach = float(stdtrit(d.n - 1, (1 + CONFIDENCE) / 2)) * error
     if error > 0:
         p = float(2 * stdtr(d.n - 1, -abs(d.mean) / error))
     else:
@@ -77,6 +77,16 @@ def holm(p: Sequence[float]) -> list[float]:
         most = max(most, min(1.0, (len(p) - rank) * p[i]))
         out[i] = most
     return out
+
+
+def judge(tests: Sequence[dict[str, Any]], better: Sequence[Better]) -> int:
+    """Add `p_holm` and `verdict` to paired tests, corrected for all of them together; returns how many have a p."""
+    made = [test for test in tests if test["p"] is not None]
+    corrected = dict(zip(map(id, made), holm([test["p"] for test in made]), strict=True))
+    for test, way in zip(tests, better, strict=True):
+        test["p_holm"] = corrected.get(id(test))
+        test["verdict"] = verdict(test["difference"], test["p_holm"], way)
+    return len(made)
 
 
 def verdict(difference: float, p: float | None, better: Better) -> Verdict:

@@ -107,10 +107,10 @@ class Space:
     def _components(self) -> list[str]:
         return list(self.model.sde.processes)
 
-    def _by_component(self, given: Any, ladder: Ladder) -> dict[str, float]:
+    def _by_component(self, given: Any, ladder: Ladder) -> dict[str, Any]:
         if not isinstance(given, Mapping):
-            return dict.fromkeys(self._components(), float(given))
-        return {component: float(given.get(component) or ladder.usual) for component in self._components()}
+            return dict.fromkeys(self._components(), given)
+        return {component: given.get(component) or ladder.usual for component in self._components()}
 
     @cached_property
     def _schedules(self) -> list[tuple[str, Mapping[str, Any]]]:
@@ -140,8 +140,11 @@ class Space:
         return ("none",) if self.model.info.sampler.corrector is None or inside else ("none", "langevin")
 
 
-def _beside(ladder: Ladder, value: float) -> list[float]:
-    """The next rungs above and below."""
+def _beside(ladder: Ladder, value: Any) -> list[Any]:
+    """The next rungs above and below; of a range, with one of its ends turned."""
+    if isinstance(value, list | tuple):
+        first, last = value
+        return [[new, last] for new in _beside(ladder, first)] + [[first, new] for new in _beside(ladder, last)]
     below = [rung for rung in ladder.values if rung < value - 1e-9]
     above = [rung for rung in ladder.values if rung > value + 1e-9]
     return [*below[-1:], *above[:1]]
@@ -177,8 +180,12 @@ def label(choice: AutoChoice) -> str:
         parts = []
         for key, value in options.items():
             shown = value.items() if isinstance(value, Mapping) else None
-            parts.append(f" {key} " + (f"{value}" if shown is None else " ".join(f"{k} {v:g}" for k, v in shown)))
+            parts.append(f" {key} " + (f"{value}" if shown is None else " ".join(f"{k} {_shown(v)}" for k, v in shown)))
         return "".join(parts)
 
     corrector = f", {choice.corrector}" if choice.corrector not in (None, "none") else ""
     return f"{choice.schedule}{text(choice.schedule_options)}, {choice.solver}{text(choice.solver_options)}{corrector}"
+
+
+def _shown(value: Any) -> str:
+    return " to ".join(f"{part:g}" for part in value) if isinstance(value, list | tuple) else f"{value:g}"

@@ -64,10 +64,15 @@ def time_arm(model: Model, settings: SamplerSettings, arm: str, seed: int, n: in
     return found
 
 
+def warm_up(model: Model, settings: SamplerSettings, n: int, seed: int, noise: Noise | None = None) -> None:
+    """A few steps of a small batch: what is compiled or loaded at the first use is there afterwards."""
+    short: dict[str, Any] = {"max_steps": WARM_UP}
+    sample_batch(model, settings.model_copy(update=short), torch.arange(n), seed, noise=noise)
+
+
 def _measure(model: Model, settings: SamplerSettings, arm: str, seed: int, n: int) -> ArmTime:
     index = torch.arange(n)
-    short: dict[str, Any] = {"max_steps": WARM_UP}
-    sample_batch(model, settings.model_copy(update=short), index, seed)
+    warm_up(model, settings, n, seed)
     noise = TimedNoise(build(settings).noise(seed))
     began = time.process_time()
     solution = sample_batch(model, settings, index, seed, noise=noise)

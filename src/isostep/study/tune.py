@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,8 @@ from isostep.study.compute import run_study
 from isostep.study.objective import Objective, means
 from isostep.study.plan import Arm, StudyPlan
 from isostep.study.record import Cell, Study, Values
-from isostep.study.reference import find_reference
-from isostep.study.selfmade import self_reference
-from isostep.study.significance import holm, paired, verdict
+from isostep.study.reference import find_reference, self_reference
+from isostep.study.significance import judge, paired
 from isostep.study.space import Space, chosen, fits, label
 from isostep.study.tune_record import (
     APART,
@@ -307,7 +306,7 @@ class Search:
 def compare(objective: Objective, cells: dict[str, dict[int, Cell]], names: tuple[str, ...]) -> tuple[TuneTest, ...]:
     """The last arm against each of the others: the loss, then every metric; verdicts after Holm's correction."""
     *others, last = cells
-    made = []
+    rows: list[dict[str, Any]] = []
     for other in others:
         for name in (LOSS, *names):
             both = [
@@ -318,21 +317,15 @@ def compare(objective: Objective, cells: dict[str, dict[int, Cell]], names: tupl
             ]
             if both:
                 first, value = zip(*both, strict=True)
-                made.append((other, name, sum(first) / len(both), sum(value) / len(both), paired(first, value)))
-    tested = [row for row in made if row[1] != LOSS and row[4].p is not None]
-    corrected = dict(zip(map(id, tested), holm([row[4].p for row in tested]), strict=True))
-    tests = []
-    for row in made:
-        other, name, first, value, test = row
-        p = corrected.get(id(row), test.p if name == LOSS else None)
-        way = verdict(test.difference, p, "lower" if name == LOSS else objective.better[name])
-        tests.append(
-            TuneTest(
-                against=other, metric=name, first=first, value=value, difference=test.difference, low=test.low,
-                high=test.high, p=test.p, p_holm=p, verdict=way,
-            )
-        )  # fmt: skip
-    return tuple(tests)
+                means = {"first": sum(first) / len(both), "value": sum(value) / len(both)}
+                rows.append({"against": other, "metric": name, **means, **asdict(paired(first, value))})
+    rest = [row for row in rows if row["metric"] != LOSS]
+    judge(rest, [objective.better[row["metric"]] for row in rest])
+    for row in rows:
+        del row["n"]
+        if row["metric"] == LOSS:  # one test of its own
+            judge([row], ["lower"])
+    return tuple(TuneTest(**row) for row in rows)
 
 
 def _value(objective: Objective, cell: Cell | None, name: str) -> float | None:

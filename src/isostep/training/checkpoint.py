@@ -70,17 +70,13 @@ def restore(tensors: dict[str, Tensor], network: nn.Module, ema: nn.Module, opti
     """Put a checkpoint's tensors back; the optimizer continues as if it had never stopped."""
     network.load_state_dict(part(tensors, "raw."))
     ema.load_state_dict(part(tensors, "ema."))
-    for name, parameter in network.named_parameters():
-        moments = {key.split(".")[1]: value for key, value in tensors.items() if _is_moment(key, name)}
-        for kind, value in moments.items():
+    parameters = dict(network.named_parameters())
+    for key, value in part(tensors, "opt.").items():
+        kind, _, name = key.partition(".")
+        if (parameter := parameters.get(name)) is not None:
             optimizer.state[parameter][kind] = value if kind == "step" else value.to(parameter.device)
 
 
 def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """Tensors under a prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def _is_moment(key: str, name: str) -> bool:
-    head = key.split(".", 2)
-    return len(head) == 3 and head[0] == "opt" and head[2] == name

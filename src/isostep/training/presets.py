@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 
 from isostep.base.errors import InputError
-
-
-def _folder() -> Path:
-    return Path(str(resources.files("isostep"))) / "presets" / "train"
+from isostep.base.files import packaged
 
 
 def names() -> list[str]:
     """Names that `isostep train` knows without a file."""
-    return sorted(path.stem for path in _folder().glob("*.toml"))
+    return list(packaged("train"))
 
 
 def find(config: str) -> Path:
@@ -24,4 +20,4 @@ def find(config: str) -> Path:
         return path
     if config not in names():
         raise InputError(f"no preset {config!r}; give a .toml file or one of: {', '.join(names())}")
-    return _folder() / f"{config}.toml"
+    return packaged("train")[config]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 
 from isostep.base.cache import cache_folder, data_folders
 from isostep.base.errors import InputError
-from isostep.base.files import read_toml, sha256
+from isostep.base.files import PACKAGE, read_toml, sha256
 
 
 @dataclass(frozen=True)
@@ -30,8 +29,7 @@ class Known:
 @cache
 def known_table() -> tuple[str, dict[str, Known]]:
     """The site that has the files, and the files by name."""
-    with resources.as_file(resources.files("isostep") / "presets" / "known.toml") as path:
-        table = read_toml(path)
+    table = read_toml(PACKAGE / "presets" / "known.toml")
     return table["site"], {name: Known(name, **row) for name, row in table["models"].items()}
 
 

@@ -137,13 +137,11 @@ class PairLayer(torch.autograd.Function):
             d_row.addmm_(d_h, w.up)
             _call(kernels.norm_back, d_row, w.norm1, rows1[part], scales1[part], d.norm1, d.norm1_bias, d_e)
             _call(kernels.masked, d_e, first, mask, d.out_bias, row)
-            d_z, z = row @ w.out, b.new_empty(len(e), dx)
-            _call(kernels.modulate, b, first, n, film, z)
-            d.out.addmm_(row.T, z)
-            d_b = torch.empty_like(b)
+            d_z, d_b = row @ w.out, torch.empty_like(b)
             _call(
                 kernels.attend_back, b, first, nodes, mask, film, attended, norms, d_z, d_attended, d_b, d_nodes, d_film
             )
+            d.out.addmm_(row.T, d_z)  # z by now
             d.both.addmm_(d_b.T, e)
             d.both_bias.add_(d_b.sum(0))
             d_e.addmm_(d_b, w.both)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from isostep.network.arithmetic import LOG2_E, ONE, OPTIONS, exp2
+from isostep.network.arithmetic import APART, LOG2_E, ONE, OPTIONS, exp2
 
 ZERO = np.float32(0)
 EPS = np.float32(1e-5)  # of LayerNorm
 LOWEST = np.float32(-np.inf)
 
 
-@numba.jit(**OPTIONS)
+@numba.jit(**APART)
 def attend(both, first, nodes, mask, film, bias, out, norms, z):
     """both: (e_mul, e_add)(E) without bias, becomes (1 + e_mul, Y). z = film_mul Y + film_add. nodes = q, k, v."""
     n, width = mask.shape[1], out.shape[1]
@@ -28,108 +28,96 @@ def attend(both, first, nodes, mask, film, bias, out, norms, z):
         for f in range(width):
             tops[0, f] = LOWEST
         for j in range(n):
+            pair, other = both[start + j], nodes[g * n + j]
             real = mask[g, r - g * n] * mask[g, j]
-            _weigh(both[start + j], nodes[r], nodes[g * n + j], bias, real, tops[j % 2], tops[1 - j % 2])
+            before, after = tops[j % 2], tops[1 - j % 2]
+            _weigh(
+                pair[:width], pair[width:], nodes[r, :width], other[width : 2 * width], bias[:width], bias[width:],
+                real, before, after,
+            )  # fmt: skip
         top, reached = tops[n % 2], out[r]
         for f in range(width):
             total[f] = ZERO
             reached[f] = ZERO
         for j in range(n):
-            _share(both[start + j], top, nodes[g * n + j], total, reached)
+            Y, v = both[start + j, width:], nodes[g * n + j, 2 * width :]
+            _share(Y, top, v, film[g, :width], film[g, width:], total, reached, z[start + j])
         for f in range(width):
             total[f] = ONE / total[f]
             reached[f] *= total[f]
             norms[0, r, f] = top[f]
             norms[1, r, f] = total[f]
-        for j in range(n):
-            _modulate(both[start + j], film[g], z[start + j])
 
 
-@numba.jit(**OPTIONS)
-def _weigh(pair, one, other, bias, real, before, top):
-    width = len(top)
-    for f in range(width):
-        mul = pair[f] + bias[f]
-        pair[f] = mul
-        weight = (mul * one[f] * other[width + f] + pair[width + f] + bias[width + f]) * real
-        pair[width + f] = weight
+@numba.jit(**APART)
+def _weigh(mul, add, q, k, mul_bias, add_bias, real, before, top):
+    """`add` becomes Y = (mul q k + add) * mask."""
+    for f in range(len(top)):
+        m = mul[f] + mul_bias[f]
+        weight = (m * q[f] * k[f] + add[f] + add_bias[f]) * real
         most = before[f]
+        mul[f] = m
+        add[f] = weight
         top[f] = weight if weight > most else most
 
 
-@numba.jit(**OPTIONS)
-def _share(pair, top, node, total, reached):
-    width = len(top)
-    for f in range(width):
-        share = exp2((pair[width + f] - top[f]) * LOG2_E)
+@numba.jit(**APART)
+def _share(Y, top, v, film_mul, film_add, total, reached, z):
+    for f in range(len(top)):
+        share = exp2((Y[f] - top[f]) * LOG2_E)
         total[f] += share
-        reached[f] += share * node[2 * width + f]
+        reached[f] += share * v[f]
+        z[f] = Y[f] * film_mul[f] + film_add[f]
 
 
-@numba.jit(**OPTIONS)
-def _modulate(pair, film, z):
-    width = len(z)
-    for f in range(width):
-        z[f] = pair[width + f] * film[f] + film[width + f]
-
-
-@numba.jit(**OPTIONS)
-def modulate(both, first, n, film, z):
-    """z = film_mul Y + film_add."""
-    for p in range(len(z)):
-        _modulate(both[p], film[(first + p // n) // n], z[p])
-
-
-@numba.jit(**OPTIONS)
+@numba.jit(**APART)
 def attend_back(both, first, nodes, mask, film, out, norms, dz, dout, dboth, dnodes, dfilm):
-    """Gradients of `attend`: dboth is set, the others are added to."""
-    n = mask.shape[1]
+    """Gradients of `attend`: dboth is set, the others are added to; dz becomes z."""
+    n, width = mask.shape[1], out.shape[1]
     for r in range(first, first + len(both) // n):
         g = r // n
         for j in range(n):
             p, c = (r - first) * n + j, g * n + j
             real = mask[g, r - g * n] * mask[g, j]
             _pull(
-                both[p], dz[p], film[g], norms[0, r], norms[1, r], nodes[c], out[r], dout[r], dnodes[c], real, dboth[p]
-            )
-            _spread(both[p], nodes[r], nodes[c], dnodes[r], dnodes[c], dboth[p])
-            _film_back(both[p], dz[p], dfilm[g])
+                both[p, :width], both[p, width:], norms[0, r], norms[1, r],
+                nodes[r, :width], nodes[c, width : 2 * width], nodes[c, 2 * width :], out[r], dout[r], film[g, :width],
+                real, dz[p], dboth[p, :width], dboth[p, width:],
+                dnodes[r, :width], dnodes[c, width : 2 * width], dnodes[c, 2 * width :],
+            )  # fmt: skip
+            _film_back(
+                both[p, width:], film[g, :width], film[g, width:], dz[p], dfilm[g, :width], dfilm[g, width:]
+            )  # fmt: skip
 
 
-@numba.jit(**OPTIONS)
-def _pull(pair, dz, film, top, inverse, node, out, dout, dnode, real, dpair):
-    width = len(dz)
-    for f in range(width):
-        share = exp2((pair[width + f] - top[f]) * LOG2_E) * inverse[f] * dout[f]
-        dnode[2 * width + f] += share
-        dpair[width + f] = (dz[f] * film[f] + share * (node[2 * width + f] - out[f])) * real
+@numba.jit(**APART)
+def _pull(mul, Y, top, inverse, q, k, v, out, dout, film_mul, real, dz, dmul, dY, dq, dk, dv):
+    for f in range(len(dz)):
+        share = exp2((Y[f] - top[f]) * LOG2_E) * inverse[f] * dout[f]
+        dv[f] += share
+        d = (dz[f] * film_mul[f] + share * (v[f] - out[f])) * real
+        dY[f] = d
+        through = d * mul[f]
+        dmul[f] = d * q[f] * k[f]
+        dq[f] += through * k[f]
+        dk[f] += through * q[f]
 
 
-@numba.jit(**OPTIONS)
-def _spread(pair, one, other, done, dother, dpair):
-    width = len(pair) // 2
-    for f in range(width):
-        through = dpair[width + f] * pair[f]
-        dpair[f] = dpair[width + f] * one[f] * other[width + f]
-        done[f] += through * other[width + f]
-        dother[width + f] += through * one[f]
+@numba.jit(**APART)
+def _film_back(Y, film_mul, film_add, dz, dmul, dadd):
+    for f in range(len(dz)):
+        dmul[f] += dz[f] * Y[f]
+        dadd[f] += dz[f]
+        dz[f] = Y[f] * film_mul[f] + film_add[f]
 
 
-@numba.jit(**OPTIONS)
-def _film_back(pair, dz, dfilm):
-    width = len(dz)
-    for f in range(width):
-        dfilm[f] += dz[f] * pair[width + f]
-        dfilm[width + f] += dz[f]
-
-
-@numba.jit(**OPTIONS)
+@numba.jit(**APART)
 def _add(total, row):
     for f in range(len(total)):
         total[f] += row[f]
 
 
-@numba.jit(**OPTIONS)
+@numba.jit(**OPTIONS)  # `out` may be `h`
 def residual_norm(h, more, bias, first, mask, weight, shift, centred, scales, out):
     """out = LayerNorm(h + (more + bias) * mask of the pair); `centred` and `scales` are for the way back."""
     n, width = mask.shape[1], h.shape[1]
@@ -157,7 +145,7 @@ def residual_norm(h, more, bias, first, mask, weight, shift, centred, scales, ou
             to[f] = d * weight[f] + shift[f]
 
 
-@numba.jit(**OPTIONS)
+@numba.jit(**APART)
 def norm_back(dout, weight, centred, scales, dweight, dshift, dh):
     """dh is set; dweight and dshift are added to."""
     width = dout.shape[1]
@@ -180,7 +168,7 @@ def norm_back(dout, weight, centred, scales, dweight, dshift, dh):
             to[f] = (g[f] * weight[f] - mean - c[f] * along) * scale
 
 
-@numba.jit(**OPTIONS)
+@numba.jit(**APART)
 def scaled(centred, weight, shift, out):
     """The norm's result again."""
     for p in range(len(out)):
@@ -189,7 +177,7 @@ def scaled(centred, weight, shift, out):
             to[f] = row[f] * weight[f] + shift[f]
 
 
-@numba.jit(**OPTIONS)
+@numba.jit(**APART)
 def relu(h, bias):
     """max(h + bias, 0), in place."""
     for p in range(len(h)):
@@ -199,7 +187,7 @@ def relu(h, bias):
             row[f] = ZERO if x < ZERO else x
 
 
-@numba.jit(**OPTIONS)
+@numba.jit(**APART)
 def relu_back(h, dh, dbias):
     """dh in place; dbias is added to."""
     for p in range(len(h)):
@@ -210,7 +198,7 @@ def relu_back(h, dh, dbias):
             dbias[f] += x
 
 
-@numba.jit(**OPTIONS)
+@numba.jit(**APART)
 def masked(rows, first, mask, total, out):
     """out = rows * mask of the pair; `total` += their sum."""
     n = mask.shape[1]
@@ -225,7 +213,7 @@ def masked(rows, first, mask, total, out):
             total[f] += x
 
 
-@numba.jit(**OPTIONS)
+@numba.jit(**APART)
 def pool(rows, out):
     """[mean, min, max, std] over rows (B, R, width): out (B, 4, width)."""
     graphs, length, width = rows.shape
@@ -258,7 +246,7 @@ def pool(rows, out):
             std[f] = np.sqrt(std[f] * rest)
 
 
-@numba.jit(**OPTIONS)
+@numba.jit(**APART)
 def pool_back(rows, out, dout, drows):
     """Equal minima and maxima share their gradient."""
     graphs, length, width = rows.shape
