@@ -139,18 +139,25 @@ def packaged(table: str) -> dict[str, Path]:
 
 def bounded_lines(file: IO[bytes] | gzip.GzipFile, path: str | Path) -> Iterator[bytes]:
     """Lines of an open file; a small compressed file can hold a line, or a number of them, that fills the memory."""
-    longest, read, most = limit("line_bytes"), 0, float("inf")
     if isinstance(file, gzip.GzipFile):
-        most = FREE_GROWTH + limit("growth") * Path(path).stat().st_size
+        _check_growth(file, path)
+    longest = limit("line_bytes")
     while line := file.readline(longest):
         if len(line) >= longest:
             raise InputError(f"{path}: a line has {longest} bytes or more; that is no graph or molecule")
-        read += len(line)
+        yield line
+
+
+def _check_growth(file: gzip.GzipFile, path: str | Path) -> None:
+    """Refuse a compressed file that unpacks to too much, before its first line is read: blocks cost less than lines."""
+    read, most = 0, FREE_GROWTH + limit("growth") * Path(path).stat().st_size
+    while block := file.read(1 << 20):
+        read += len(block)
         if read > most:
             raise InputError(
                 f"{path} unpacks to more than {limit('growth')} times its size; for a file you trust, set {VARIABLE}"
             )
-        yield line
+    file.seek(0)
 
 
 def numbered_lines(path: str | Path) -> Iterator[tuple[int, str]]:
