@@ -55,6 +55,34 @@ def test_resumed_training_equals_uninterrupted_to_the_bit(family, tmp_path):
     assert logs[0] == logs[1]
 
 
+def test_a_run_begins_with_the_weights_of_another(tmp_path):
+    run(_trainer(), tmp_path / "first")
+    (tmp_path / "first" / "train.toml").write_text(toml("grum", grum=_trainer().config.network.model_dump()))
+    export_run(tmp_path / "first", tmp_path / "model", data=data("grum", [STAR, LOLLIPOP], 7))
+    given = load_folder(tmp_path / "model").network.state_dict()
+
+    def second(name: str = str(tmp_path / "model"), **network) -> Trainer:
+        grum = {**_trainer().config.network.model_dump(), **network}
+        return Trainer(config("grum", grum=grum, begin=name, seed=5), data("grum", [STAR, LOLLIPOP], 7))
+
+    fresh = second()
+    matrices = {key: value for key, value in fresh.network.state_dict().items() if value.dim() > 1}
+    assert not any(torch.equal(value, given[key]) for key, value in matrices.items())
+    resume(fresh, tmp_path / "second")
+    for network in (fresh.network, fresh.ema):
+        assert all(torch.equal(value, given[key]) for key, value in network.state_dict().items())
+    run(second(), tmp_path / "whole")
+    run(second(), tmp_path / "parts", stop_at=7)
+    (tmp_path / "model").rename(tmp_path / "gone")  # a run that has begun needs it no more
+    run(second(), tmp_path / "parts")
+    whole, parts = (load_checkpoint(tmp_path / name / LAST)[0] for name in ("whole", "parts"))
+    assert all(torch.equal(whole[key], parts[key]) for key in whole)
+    with pytest.raises(InputError, match="no model"):
+        resume(second(), tmp_path / "third")
+    with pytest.raises(InputError, match="of another network"):
+        resume(second(str(tmp_path / "gone"), layers=3), tmp_path / "third")
+
+
 def _evaluated(every: int, steps: int = 20, metrics: tuple[str, ...] = ("connected", "degree")) -> Trainer:
     """Community-small from the generator: the dataset that its reference knows."""
     evaluate = {"every": every, "graphs": 8, "steps": 4, "metrics": metrics, "seed": 3}

@@ -90,6 +90,7 @@ class TrainConfig(Frozen):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     family: str
     seed: int = Field(default=0, ge=0)
+    begin: str | None = None  # a model of the same network, whose weights a new run begins with
     data: Any
     process: dict[str, ProcessConfig]
     loss: LossConfig = LossConfig()

@@ -31,6 +31,8 @@ def export_run(
     weights = {name: value.to(torch.float16) for name, value in part(tensors, "ema.").items()}
     data = data or config.training.load(config.data)
     source = f"trained by isostep, seed {config.seed}, {progress.step} steps, {progress.seconds / 60:.0f} minutes"
+    if config.begin is not None:
+        source += f", from the weights of {Path(config.begin).name}"
     info = save_model(out, card(config, data, source), weights)
     for name in (CONFIG, LOG):
         if (run / name).exists():

@@ -151,6 +151,7 @@ def resume(trainer: Trainer, folder: Path) -> Progress:
     """Put the trainer where the folder's run stopped; a fresh start if there is none."""
     path, mine = folder / LAST, _fingerprint(trainer.config)
     if not path.exists():
+        trainer.begin()
         return Progress(config=mine)
     tensors, state = load_checkpoint(path)
     if _of_today(state.config, trainer.config) != mine:

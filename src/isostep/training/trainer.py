@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from isostep.base.errors import InputError
 from isostep.base.memory import keep_freed_memory
 from isostep.dataset.examples import Examples, Normal, TrainingData
+from isostep.model.lookup import load_model
 from isostep.noise import LOOK, VARY, Draw, PhiloxNoise, uniform
 from isostep.state import GraphState
 from isostep.training.config import OptimizerConfig, TrainConfig
@@ -80,6 +81,17 @@ class Trainer:
             for part in config.training.repeated(self.network):
                 part.compile(dynamic=False)  # equal layers are compiled once
         self.done = 0
+
+    def begin(self) -> None:
+        """Take the weights of the model that the configuration names, if it names one."""
+        if (name := self.config.begin) is None:
+            return
+        weights = load_model(name).network.state_dict()
+        try:
+            self.network.load_state_dict(weights)
+            self.ema.load_state_dict(weights)
+        except RuntimeError as error:
+            raise InputError(f"begin: the weights of {name} are of another network than the configuration's") from error
 
     @property
     def learning_rate(self) -> float:
