@@ -2,7 +2,7 @@
 
     python benchmarks/frontier.py MODEL --out DIR [-n 500] [--seeds 0-4] [--calls 10,20,50,100,250,1000]
                                   [--arms TEXT] [--grid gdss] [--solver euler] [--eta 1] [--metrics NAMES]
-                                  [--csv FILE] [--markdown FILE] [--plot FILE.svg]
+                                  [--csv FILE] [--markdown FILE] [--plot FILE.svg] [--no-record]
 
 A study (resumable: finished cells are kept in DIR) whose arms are compared, paired by seed, with the yardstick: 1000
 uniform Euler steps with the model's own corrector (`--grid gdss`: on the grid of GDSS' own samplers). Prints a table:
@@ -10,6 +10,7 @@ mean and standard deviation over seeds, and a verdict by p after Holm's correcti
 = not distinguishable, - worse); and, for every budget, the best arm: the one with the smallest mean of standardised
 differences over the metrics. `--csv` has all of it, with intervals and both p. `--arms` keeps the arms whose name
 contains one of the texts, separated by semicolons; the arm `auto` is what the model's card says for that budget.
+`--no-record` keeps no traces for `isostep report`, whose pilot of 32 graphs costs more than the arms on a large model.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def make_plan(model: Model, args: argparse.Namespace) -> StudyPlan:
     return StudyPlan(
         title=f"Quality against calls: {model.info.name}", model=args.model, arms=tuple(arms),
         seeds=parse_seeds(args.seeds), n=args.number, batch_size=args.batch_size, noise="step",
-        metrics=tuple(words(args.metrics)) or None,
+        metrics=tuple(words(args.metrics)) or None, record=args.record,
         command=f"python benchmarks/frontier.py {args.model} -n {args.number} --seeds {args.seeds}",
     )  # fmt: skip
 
@@ -265,6 +266,7 @@ def main() -> None:
     parser.add_argument("--grid", default="uniform", help="grid of the yardstick")
     parser.add_argument("--solver", default="euler", help="solver of the yardstick")
     parser.add_argument("--metrics", default="", help="comma-separated; default: those of a study")
+    parser.add_argument("--no-record", dest="record", action="store_false", help="no traces, and no pilot for them")
     parser.add_argument("--csv", type=Path)
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--plot", type=Path)
