@@ -73,13 +73,13 @@ def draw(graphs: int) -> Draw:
 def path_seconds(state: GraphState, steps: int) -> float:
     """Median time of consecutive steps of 1/1000 on common Brownian paths."""
     noise, graphs = BrownianTree(1), state.mask.shape[0]
-    times = []
+    t, times = torch.full((graphs,), 0.3, dtype=torch.float64), []
     for k in range(steps):
-        t0 = torch.full((graphs,), 0.3 + k / 1000, dtype=torch.float64)
-        at = Draw(torch.arange(graphs), torch.full((graphs,), k), t0, t0 + 1 / 1000)
+        at = Draw(torch.arange(graphs), torch.full((graphs,), k), t, t + 1 / 1000)
         times.append(time.process_time())
         noise.normal(state, at, PREDICTOR)
         times[-1] = time.process_time() - times[-1]
+        t = at.t1
     return statistics.median(times[1:])
 
 

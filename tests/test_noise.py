@@ -303,6 +303,23 @@ def test_compiled_helpers_give_the_same_bits(monkeypatch, dtype, graphs, nodes):
         assert not torch.signbit(compiled[compiled == 0]).any()
 
 
+@pytest.mark.parametrize("at_once", [1, 50, 2**15])
+def test_graphs_that_share_a_clock_walk_together_to_the_same_bits(monkeypatch, at_once):
+    kernels = pytest.importorskip("isostep.noise_kernels")
+    monkeypatch.setattr(kernels, "AT_ONCE", at_once)
+    clocks = [[0.1, 0.1, 0.2, 0.2, 0.2], [0.4, 0.4, 0.4, 0.4, 0.5], [0.4, 0.6, 0.6, 0.6, 0.6], [1.0] * 5]
+    state, index = blank(5, nodes=4), torch.arange(5)
+
+    def numbers(backend: str) -> list[torch.Tensor]:
+        monkeypatch.setenv("ISOSTEP_BACKEND", backend)
+        tree = BrownianTree(1, depth=4)
+        steps = itertools.pairwise(torch.tensor(clocks, dtype=torch.float64))
+        return [z for t0, t1 in steps for z in tree.normal(state, Draw(index, index, t0, t1), PREDICTOR).values()]
+
+    for compiled, reference in zip(numbers("numba"), numbers("torch"), strict=True):
+        assert torch.equal(compiled, reference)
+
+
 def test_without_numba_or_with_many_threads_torch_draws(monkeypatch):
     monkeypatch.setenv("ISOSTEP_BACKEND", "auto")
     monkeypatch.setattr(noise, "_kernels", lambda: "compiled")

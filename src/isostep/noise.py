@@ -156,8 +156,8 @@ class BrownianTree:
         if walk is None or not walk.serves(draw.index, parts):
             walk = self._walks[names] = kernels.Walk(draw.index, parts, self.depth)
         walk.go(draw.t0, scale, _key(self.seed), _polar)
-        rows = walk.go(draw.t1, scale, _key(self.seed), _polar)
-        return {name: like.centre(name, walk.place(rows, k, like[name].shape)) for k, name in enumerate(names)}
+        increments = walk.go(draw.t1, scale, _key(self.seed), _polar)
+        return {name: like.centre(name, walk.place(increments, k, like[name].shape)) for k, name in enumerate(names)}
 
     def _path(self, like: GraphState, draw: Draw, name: str, t: Tensor) -> Tensor:
         """W(t), (B, entries), by descending to the cell that holds t."""

@@ -178,20 +178,22 @@ class Part(NamedTuple):
 class Walk:
     """Where the graphs of a batch stand on their Brownian paths.
 
-    `middle[b]` holds the values that the halving of [0, 1] has met on the way down to graph b's cell: 0 = W(0), W(1),
-    then the middle of every level. A step draws the levels from the first one that has changed, and the last bridge.
-    Entries behind a graph's last real node are left out; those of all components stand one after the other.
+    Blocks stand in one row, graph by graph and component by component: what graphs with one clock do is one long loop.
+    `middle` (levels, 4 blocks) holds the values that the halving of [0, 1] has met on the way to each graph's cell:
+    0 = W(0), W(1), then the middle of every level. A step draws the levels from the first one that has changed, and the
+    last bridge. Entries behind a graph's last real node are left out.
     """
 
     def __init__(self, index: Tensor, parts: list[Part], depth: int) -> None:
         self.index, self.depth, self.parts = index, depth, parts
         blocks = np.stack([_blocks(_array(part.mask), part.width, part.edges) for part in parts], 1)
-        self.ends = np.cumsum(blocks, 1)  # (B, components): where a graph's blocks of each end
-        self.labels = np.array([(part.node, part.leaf) for part in parts], np.uint64)
-        graphs, most = len(index), 4 * int(self.ends[:, -1].max())
-        self.cell, self.time = np.full(graphs, -1), np.full(graphs, np.nan)
-        self.middle = np.zeros((graphs, depth + 2, most))
-        self.value = np.zeros((graphs, most))
+        # Blocks of graph b: starts[b, 0] to starts[b + 1, 0]; those of component c from starts[b, c] on.
+        self.starts = np.zeros((len(index) + 1, len(parts)), np.int64)
+        self.starts.flat[1 : blocks.size + 1] = np.cumsum(blocks)
+        self.words = np.empty((4, blocks.sum()), np.uint32)
+        _words(_array(index), self.starts, np.array([(part.node, part.leaf) for part in parts]), self.words)
+        self.cell, self.time = np.full(len(index), -1), np.full(len(index), np.nan)
+        self.middle, self.value = np.zeros((depth + 2, 4 * blocks.sum())), np.zeros(4 * blocks.sum())
 
     def serves(self, index: Tensor, parts: list[Part]) -> bool:
         """Whether it is about these graphs in this shape."""
@@ -201,38 +203,31 @@ class Walk:
         )
 
     def go(self, t: Tensor, scale: Tensor, key: tuple[int, int], polar: Any) -> np.ndarray:
-        """Move to the times t; the increments times scale, (B, entries). `polar`: Box-Muller on (4, K) uniforms."""
-        times, scales = _array(t), _array(scale)
+        """Move to the times t; the increments times scale, (4 blocks,). `polar`: Box-Muller on (4, K) uniforms."""
+        times, scales, starts = _array(t), _array(scale), np.ascontiguousarray(self.starts[:, 0])
         target, first = _descend(self.cell, self.time, times, self.depth)
-        ends = np.cumsum((self.depth + 2 - first) * self.ends[:, -1])
+        ends = np.cumsum((self.depth + 2 - first) * np.diff(starts))
         out = np.zeros(self.value.shape, np.float32)
-        begin = 0
-        while begin < len(times):
-            before = int(ends[begin - 1]) if begin else 0
+        begin, before = 0, 0
+        while before < ends[-1]:
             end = max(begin + 1, int(np.searchsorted(ends, before + AT_ONCE, side="right")))
-            part = slice(begin, end)
-            uniform = torch.empty(4, int(ends[end - 1]) - before)
-            _tree_uniforms(
-                np.uint64(key[0]), np.uint64(key[1]), _array(self.index[part]), times[part], target[part], first[part],
-                self.ends[part], self.depth, self.labels, uniform.numpy(),
-            )  # fmt: skip
+            count = int(ends[end - 1]) - before
+            uniform = torch.empty(4, count)
+            way = begin, end, starts, times, scales, target, first, self.depth
+            _tree_uniforms(np.uint64(key[0]), np.uint64(key[1]), *way, self.words, uniform.numpy())
             radius, cosine, sine = polar(uniform)
-            _move(
-                radius.numpy(), cosine.numpy(), sine.numpy(), times[part], target[part], first[part],
-                self.ends[part], self.depth, scales[part], self.middle[part], self.value[part], out[part],
-            )  # fmt: skip
-            begin = end
+            _move(radius.numpy(), cosine.numpy(), sine.numpy(), *way, self.middle, self.value, out)
+            begin, before = end, before + count
         self.cell, self.time = target, times.copy()
         return out
 
-    def place(self, rows: np.ndarray, number: int, shape: torch.Size) -> Tensor:
+    def place(self, increments: np.ndarray, number: int, shape: torch.Size) -> Tensor:
         """Component `number` of the increments, every number at its place."""
         part, out = self.parts[number], torch.empty(shape)
-        starts = self.ends[:, number - 1] if number else np.zeros(len(rows), np.int64)
         graphs, nodes = part.mask.shape
         spread = _spread_edges if part.edges else _spread_nodes
         view = out.view(graphs, nodes, nodes, -1) if part.edges else out.view(graphs, nodes, -1)
-        spread(rows, starts, self.ends[:, number], _array(part.mask), view.numpy())
+        spread(increments, self.starts, number, _array(part.mask), view.numpy())
         return out
 
 
@@ -252,14 +247,9 @@ def _blocks(mask, width, edges):
 @numba.jit(**OPTIONS)
 def _descend(cell, time, t, depth):
     """The last cell that holds each t, and the first level that is new; depth + 2: the value stands."""
-    target, first = np.empty_like(cell), np.empty_like(cell)
+    target, first, cells = np.empty_like(cell), np.empty_like(cell), 1 << depth
     for b in range(t.shape[0]):
-        low, width, node = 0.0, 1.0, 0
-        for _ in range(depth):
-            width /= 2
-            upper = t[b] >= low + width
-            low = low + width if upper else low
-            node = 2 * node + upper
+        node = min(max(np.int64(t[b] * cells), 0), cells - 1)
         target[b] = node
         if cell[b] < 0:
             first[b] = 0
@@ -276,26 +266,49 @@ def _descend(cell, time, t, depth):
 
 
 @numba.jit(**OPTIONS)
-def _tree_uniforms(key_0, key_1, index, t, target, first, ends, depth, labels, out):
-    """The numbers of each graph's levels from `first` on (0: W(1)), then of the leaf: components block by block."""
-    counters = np.empty((4, out.shape[1]), np.uint64)
-    item = 0
-    for b in range(t.shape[0]):
-        graph = np.uint64(index[b])
-        low, high = graph & LOW, (graph >> HALF_WORD & np.uint64(0xFF)) << np.uint64(24)
+def _words(index, starts, labels, words):
+    """Counter words 0 and 2 of every block, and word 3 for nodes of the tree and for leaves."""
+    graphs, components = index.shape[0], starts.shape[1]
+    ends = starts.reshape(starts.size)[1:]
+    for b in range(graphs):
+        high = (index[b] >> 32 & 0xFF) << 24
+        for c in range(components):
+            begin, end = starts[b, c], ends[b * components + c]
+            for k in range(begin, end):
+                words[0, k] = k - begin
+                words[1, k] = index[b] & 0xFFFFFFFF
+                words[2, k] = high | labels[c, 0]
+                words[3, k] = high | labels[c, 1]
+
+
+@numba.jit(**OPTIONS)
+def _together(t, scale, first, b, end):
+    """The end of the run of graphs from b on that do the same."""
+    last = b + 1
+    while last < end and t[last] == t[b] and scale[last] == scale[b] and first[last] == first[b]:
+        last += 1
+    return last
+
+
+@numba.jit(**OPTIONS)
+def _tree_uniforms(key_0, key_1, begin, end, starts, t, scale, target, first, depth, words, out):
+    """The numbers of each run of graphs: of the levels from `first` on (0: W(1)), then of the leaf."""
+    counters = np.empty((4, out.shape[1]), np.uint32)
+    item, b = 0, begin
+    while b < end:
+        last = _together(t, scale, first, b, end)
+        low, high = starts[b], starts[last]
         for level in range(first[b], depth + 2):
             leaf = level == depth + 1
             node = 0 if level == 0 else (1 << (level - 1)) + (target[b] >> (depth - level + 1))
-            step = np.uint64(np.int64(t[b] * 4294967296.0) if leaf else node) & LOW
-            begin = 0
-            for c in range(ends.shape[1]):
-                for k in range(ends[b, c] - begin):
-                    counters[0, item + k] = np.uint64(k)
-                    counters[3, item + k] = high | labels[c, 1 if leaf else 0]
-                item += ends[b, c] - begin
-                begin = ends[b, c]
-            counters[1, item - begin : item] = step
-            counters[2, item - begin : item] = low
+            step = np.int64(t[b] * 4294967296.0) if leaf else node
+            here = counters[:, item : item + high - low]
+            here[0] = words[0, low:high]
+            here[1] = np.uint32(step & 0xFFFFFFFF)
+            here[2] = words[1, low:high]
+            here[3] = words[3 if leaf else 2, low:high]
+            item += high - low
+        b = last
     _flat_uniforms(key_0, key_1, counters[0], counters[1], counters[2], counters[3], out[0], out[1], out[2], out[3])
 
 
@@ -303,7 +316,8 @@ def _tree_uniforms(key_0, key_1, index, t, target, first, ends, depth, labels, o
 def _flat_uniforms(key_0, key_1, a0, a1, a2, a3, first, second, third, fourth):
     half, scale, shift = np.float32(0.5), np.float32(2.0**-24), np.uint64(8)
     for k in range(a0.shape[0]):
-        c0, c1, c2, c3 = _ten_rounds(a0[k], a1[k], a2[k], a3[k], key_0, key_1)
+        c0, c1, c2, c3 = np.uint64(a0[k]), np.uint64(a1[k]), np.uint64(a2[k]), np.uint64(a3[k])
+        c0, c1, c2, c3 = _ten_rounds(c0, c1, c2, c3, key_0, key_1)
         first[k] = (np.float32(np.int32(c0 >> shift)) + half) * scale
         second[k] = (np.float32(np.int32(c2 >> shift)) + half) * scale
         third[k] = (np.float32(np.int32(c1 >> shift)) + half) * scale
@@ -311,34 +325,35 @@ def _flat_uniforms(key_0, key_1, a0, a1, a2, a3, first, second, third, fourth):
 
 
 @numba.jit(**OPTIONS)
-def _move(radius, cosine, sine, t, target, first, ends, depth, scale, middle, value, out):
+def _move(radius, cosine, sine, begin, end, starts, t, scale, target, first, depth, middle, value, out):
     """Each graph to its time: new middles, the value at t, and the increment times scale."""
     z = np.empty(4 * radius.shape[1], np.float32)
     _normals(radius[0], radius[1], cosine[0], cosine[1], sine[0], sine[1], z)
-    item = 0
-    for b in range(t.shape[0]):
-        if first[b] > depth + 1:
-            continue
-        size = 4 * ends[b, -1]
-        own = middle[b, :, :size]
-        left, right, low, width = 0, 1, 0.0, 1.0
-        if first[b] == 0:
-            for k in range(size):
-                own[1, k] = np.float64(z[item + k])
-            item += size
-        for level in range(1, depth + 1):
-            if level >= first[b]:
-                _halve(own[left], own[right], z[item : item + size], np.sqrt(width), own[level + 1])
-                item += size
-            width /= 2
-            if target[b] >> (depth - level) & 1:
-                left, low = level + 1, low + width
-            else:
-                right = level + 1
-        u = min(max((t[b] - low) / width, 0.0), 1.0)
-        spread = np.sqrt(width * u * (1 - u))
-        _bridge(own[left], own[right], z[item : item + size], u, spread, scale[b], value[b, :size], out[b, :size])
-        item += size
+    item, b = 0, begin
+    while b < end:
+        last = _together(t, scale, first, b, end)
+        low, high, levels = 4 * starts[b], 4 * starts[last], depth + 2 - first[b]
+        if levels:
+            normals = z[item : item + levels * (high - low)].reshape((levels, high - low))
+            left, right, before, width = 0, 1, 0.0, 1.0
+            if first[b] == 0:
+                middle[1, low:high] = normals[0]
+            for level in range(1, depth + 1):
+                if level >= first[b]:
+                    start, stop = middle[left, low:high], middle[right, low:high]
+                    _halve(start, stop, normals[level - first[b]], np.sqrt(width), middle[level + 1, low:high])
+                width /= 2
+                if target[b] >> (depth - level) & 1:
+                    left, before = level + 1, before + width
+                else:
+                    right = level + 1
+            u = min(max((t[b] - before) / width, 0.0), 1.0)
+            _bridge(
+                middle[left, low:high], middle[right, low:high], normals[-1], u, np.sqrt(width * u * (1 - u)),
+                scale[b], value[low:high], out[low:high],
+            )  # fmt: skip
+        item += levels * (high - low)
+        b = last
 
 
 @numba.jit(**OPTIONS)
@@ -361,18 +376,20 @@ def _bridge(left, right, z, u, spread, scale, value, out):
 
 
 @numba.jit(**OPTIONS)
-def _spread_nodes(rows, starts, ends, mask, out):
+def _spread_nodes(increments, starts, component, mask, out):
     row = np.zeros(out.shape[1] * out.shape[2] + 3, np.float32)
-    for b in range(rows.shape[0]):
-        count = 4 * (ends[b] - starts[b])
-        row[:count] = rows[b, 4 * starts[b] : 4 * ends[b]]
+    ends = starts.reshape(starts.size)[1:]
+    for b in range(out.shape[0]):
+        begin, end = 4 * starts[b, component], 4 * ends[b * starts.shape[1] + component]
+        row[: end - begin] = increments[begin:end]
         _write_nodes(row, mask[b], out[b])
 
 
 @numba.jit(**OPTIONS)
-def _spread_edges(rows, starts, ends, mask, out):
+def _spread_edges(increments, starts, component, mask, out):
     row = np.zeros(out.shape[1] * (out.shape[1] - 1) // 2 * out.shape[3] + 3, np.float32)
-    for b in range(rows.shape[0]):
-        count = 4 * (ends[b] - starts[b])
-        row[:count] = rows[b, 4 * starts[b] : 4 * ends[b]]
+    ends = starts.reshape(starts.size)[1:]
+    for b in range(out.shape[0]):
+        begin, end = 4 * starts[b, component], 4 * ends[b * starts.shape[1] + component]
+        row[: end - begin] = increments[begin:end]
         _write_edges(row, mask[b], out[b])

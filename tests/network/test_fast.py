@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -68,14 +69,33 @@ def test_compiled_parts_of_gdss_equal_the_torch_ones(nodes: int, graphs: int) ->
     torch.manual_seed(nodes)
     *_, square = pair_places(nodes, torch.device("cpu"))
     channels = torch.randn(3, nodes * (nodes - 1) // 2, graphs)
-    x, query_key = torch.randn(5, nodes, graphs), torch.randn(3, 2, 2, 3, nodes, graphs)
+    x, query_key = torch.randn(5, nodes, graphs), torch.randn(3, 2 * 2 * 3, 6)
     sums, scores = [], []
     for ops in (TorchOps(), NumbaOps()):
         sums.append(torch.full((3, 6, nodes, graphs), 7.0))
         scores.append(torch.empty_like(channels))
         ops.aggregate(channels, x, square, sums[-1])
-        ops.scores(query_key, scores[-1])
+        ops.scores(query_key, sums[0], 2, scores[-1])
     assert_same((sums[1], scores[1]), (sums[0], scores[0]))
+
+
+@pytest.mark.parametrize("columns", [5, 31, 32, 33, 64, 1000])
+@pytest.mark.parametrize("widths", [(3, 1), (7, 6, 5), (16, 44, 9, 4)])
+def test_compiled_mlp_equals_the_torch_one(widths: tuple[int, ...], columns: int) -> None:
+    """Rows and columns that do not fill a block, and a value that is not a number: it stays in its column."""
+    pytest.importorskip("numba")
+    from isostep.network.gdss.kernels import NumbaOps
+
+    torch.manual_seed(columns)
+    weights = tuple(torch.randn(rows, depth + 1) for depth, rows in itertools.pairwise(widths))
+    h = torch.cat((torch.randn(widths[0], columns), torch.ones(1, columns)))
+    h[0, 2] = torch.nan
+    found, expected = (torch.empty(widths[-1], columns) for _ in range(2))
+    NumbaOps().mlp(weights, h, found)
+    TorchOps().mlp(weights, h, expected)
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert expected.isnan().any(0).sum() == 1
+    assert_same((found.nan_to_num(),), (expected.nan_to_num(),))
 
 
 @pytest.mark.parametrize("block", [1, 20, 100, 2000])  # pairs: a row, a part of a graph, a few graphs, all

@@ -26,7 +26,7 @@ from isostep.network.gdss.reference import MLP, AttentionLayer, GdssNetwork, Sco
 
 
 class Ops(Protocol):
-    """The parts that are not matrix products. C channels, F features, N nodes, P pairs, B graphs."""
+    """What a network is made of. C channels, F features, N nodes, P pairs, B graphs."""
 
     cells: int  # most B N^2 of one call
     threads: int  # most that pay; 0: as many as torch has
@@ -35,11 +35,15 @@ class Ops(Protocol):
         """out[:, :F] (C, F + 1, N, B) = d A_c d x for every channel c; channels (C, P, B), x (F, N, B)."""
         ...
 
-    def scores(self, query_key: Tensor, out: Tensor) -> None:
-        """out (C, P, B) = sum over heads of sigmoid(q_i k_j) + sigmoid(q_j k_i), from (C, 2, heads, width, N, B)."""
+    def scores(self, query_key: Tensor, around: Tensor, heads: int, out: Tensor) -> None:
+        """out (C, P, B) = sum over heads of sigmoid(q_i k_j) + sigmoid(q_j k_i); all q, then all k of a channel are
+        query_key (C, 2 heads width, F + 1) times around (C, F + 1, N, B)."""
         ...
 
-    def elu_(self, h: Tensor) -> None: ...
+    def mlp(self, weights: tuple[Tensor, ...], h: Tensor, out: Tensor) -> None:
+        """out (rows, columns): linear maps with ELU between them; h has a row of ones at its end for the biases."""
+        ...
+
     def tanh_(self, h: Tensor) -> Tensor: ...
 
 
@@ -60,18 +64,24 @@ class TorchOps:
             inner.addcmul_(column, row)
         inner.mul_(d)
 
-    def scores(self, query_key: Tensor, out: Tensor) -> None:
-        query, key = query_key.unbind(1)
+    def scores(self, query_key: Tensor, around: Tensor, heads: int, out: Tensor) -> None:
+        channels, _, nodes, graphs = around.shape
+        both = torch.bmm(query_key, around.flatten(2)).view(channels, 2, heads, -1, nodes, graphs)
+        query, key = both.unbind(1)
         queries, keys = query.unsqueeze(4).unbind(2), key.unsqueeze(3).unbind(2)
         product = queries[0] * keys[0]  # (C, heads, N, N, B)
         for q, k in zip(queries[1:], keys[1:], strict=True):
             product.addcmul_(q, k)
         total = product.sigmoid_().sum(1).flatten(1, 2)
-        up, low, _ = pair_places(query_key.shape[4], out.device)
+        up, low, _ = pair_places(nodes, out.device)
         torch.add(total.index_select(1, up), total.index_select(1, low), out=out)
 
-    def elu_(self, h: Tensor) -> None:
-        functional.elu_(h)
+    def mlp(self, weights: tuple[Tensor, ...], h: Tensor, out: Tensor) -> None:
+        for weight in weights[:-1]:
+            hidden = _buffer(h, len(weight), h.shape[1])
+            functional.elu_(torch.mm(weight, h, out=hidden[:-1]))
+            h = hidden
+        torch.mm(weights[-1], h, out=out)
 
     def tanh_(self, h: Tensor) -> Tensor:
         return h.tanh_()
@@ -85,10 +95,9 @@ class FoldedMLP:
 
     def __call__(self, h: Tensor, ops: Ops) -> Tensor:
         """h (in + 1, columns), its last row ones -> (out, columns)."""
-        for weight in self.weights[:-1]:
-            h = _apply(weight, h)
-            ops.elu_(h[:-1])
-        return self.weights[-1] @ h
+        out = h.new_empty(len(self.weights[-1]), h.shape[1])
+        ops.mlp(self.weights, h, out)
+        return out
 
 
 @dataclass(frozen=True)
@@ -97,10 +106,7 @@ class PairMaps:
 
     query_key: Tensor  # (C, 2 attn_dim, F + 1)
     heads: int
-    from_scores: Tensor  # (hidden or C', C + 1): first linear of `mlp`, the part that reads the scores
-    from_channels: Tensor  # (hidden or C', C)
-    rest: FoldedMLP | None  # None: `mlp` has one linear only
-    channels_out: int
+    mlp: FoldedMLP  # reads the scores, then the channels
 
 
 @dataclass(frozen=True)
@@ -163,7 +169,7 @@ class FoldedGdss:
         hidden = [x]
         for weight in self.gcn:
             around = self._aggregate(adjacency, hidden[-1], square)[0]
-            hidden.append(self.ops.tanh_(weight @ around.flatten(1)).view(-1, *x.shape[1:]))
+            hidden.append(self.ops.tanh_(FoldedMLP((weight,))(around.flatten(1), self.ops)).view(-1, *x.shape[1:]))
         return _stack_with_ones(hidden)
 
     def _layers(
@@ -181,15 +187,15 @@ class FoldedGdss:
         That is the channels (sum C + 1, P, B) of the input and all layers, or (not `pairs_wanted`) the node features
         (sum F + 1, N, B), with one more tanh as the node network has it.
         """
-        widths = [len(channels), *(layer.pairs.channels_out if layer.pairs else 0 for layer in layers)]
+        widths = [len(channels), *(len(layer.pairs.mlp.weights[-1]) if layer.pairs else 0 for layer in layers)]
         pairs = _buffer(x, sum(widths), *channels.shape[1:])
         pairs[: widths[0]] = channels
         hidden, at = [x], 0
-        for layer, width in zip(layers, widths, strict=False):
+        for layer, width, wider in zip(layers, widths, widths[1:], strict=False):
             old, at = pairs[at : at + width], at + width
             around = self._aggregate(old, x, square)
             if layer.pairs is not None:
-                new = pairs[at : at + layer.pairs.channels_out]
+                new = pairs[at : at + wider]
                 self._new_channels(layer.pairs, around, old, new)
                 if real is not None:
                     new *= real
@@ -210,20 +216,11 @@ class FoldedGdss:
 
     def _new_channels(self, maps: PairMaps, around: Tensor, old: Tensor, out: Tensor) -> None:
         """Write the layer's new pair channels (C', P, B) to `out`."""
-        c, _, n, b = around.shape
-        query_key = torch.bmm(maps.query_key, around.flatten(2)).view(c, 2, maps.heads, -1, n, b)
-        scores = _buffer(old, c, *old.shape[1:])
-        self.ops.scores(query_key, scores[:-1])
-        scores, old = scores.flatten(1), old.flatten(1)
-        if maps.rest is None:
-            torch.mm(maps.from_channels, old, out=out.flatten(1))
-            out.flatten(1).addmm_(maps.from_scores, scores)
-            return
-        hidden = _buffer(old, len(maps.from_channels), scores.shape[1])
-        inner = hidden[:-1]
-        torch.mm(maps.from_channels, old, out=inner)
-        self.ops.elu_(inner.addmm_(maps.from_scores, scores))
-        out.copy_(maps.rest(hidden, self.ops).view(out.shape))
+        channels = len(old)
+        both = _buffer(old, 2 * channels, *old.shape[1:])
+        self.ops.scores(maps.query_key, around, maps.heads, both[:channels])
+        both[channels:-1] = old
+        self.ops.mlp(maps.mlp.weights, both.flatten(1), out.flatten(1))
 
 
 @contextlib.contextmanager
@@ -284,16 +281,12 @@ def _fold_pairs(layer: AttentionLayer, dtype: torch.dtype) -> PairMaps:
     # Scores arrive as sums of sigmoid(2 s) over heads and both directions. Mean, symmetrisation and
     # tanh(s) = 2 sigmoid(2 s) - 1 are in the weights; torch's sigmoid is three times as fast as its tanh.
     bias = first[:, -1:] - first[:, :channels].sum(1, keepdim=True)
-    maps = [torch.cat((first[:, :channels] / heads, bias), 1), first[:, channels:-1], *others]
-    doubled = {len(maps) - 1} if others else {0, 1}  # M + M^T = 2 M
-    maps = [_round(2 * m if i in doubled else m, dtype) for i, m in enumerate(maps)]
+    maps = [torch.cat((first[:, :channels] / heads, first[:, channels:-1], bias), 1), *others]
+    maps[-1] *= 2  # M + M^T = 2 M
     return PairMaps(
         query_key=_round(torch.stack([_query_key(attention) for attention in attentions]), dtype),
         heads=heads,
-        from_scores=maps[0],
-        from_channels=maps[1],
-        rest=FoldedMLP(tuple(maps[2:])) if others else None,
-        channels_out=len(maps[-1]),
+        mlp=FoldedMLP(tuple(_round(m, dtype) for m in maps)),
     )
 
 
@@ -359,13 +352,6 @@ def _square_of(pairs: Tensor, nodes: int, square: Tensor) -> Tensor:
     out = pairs.index_select(0, square).view(nodes, nodes, -1)
     out.diagonal().zero_()
     return out.permute(2, 0, 1)
-
-
-def _apply(weight: Tensor, h: Tensor) -> Tensor:
-    """weight @ h with a row of ones below."""
-    out = _buffer(h, len(weight), h.shape[1])
-    torch.mm(weight, h, out=out[:-1])
-    return out
 
 
 def _buffer(like: Tensor, rows: int, *shape: int, lead: tuple[int, ...] = ()) -> Tensor:

@@ -1,6 +1,6 @@
-"""The parts of `fast_gdss` that are not matrix products, fused; pairs of one distance and all graphs are one long run.
+"""Compiled parts of GDSS, fused; pairs of one distance and all graphs are one long run.
 
-Same arguments and results as `fast_gdss.TorchOps`.
+Same arguments and results as `fast.TorchOps`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from isostep.network.arithmetic import LOG2_E, ONE, OPTIONS, exp2
+from isostep.network.gdss import product
 from isostep.network.gdss.fast import TorchOps
 
 TILE = 1024  # entries of a run that are worked on at a time, in the first cache
@@ -31,26 +32,25 @@ class NumbaOps(TorchOps):
         pairs, flat = channels.flatten(1).numpy(), out.flatten(2).numpy()
         _aggregate(pairs, around.numpy(), graphs, edges.numpy(), degree.numpy(), flat)
 
-    def scores(self, query_key: Tensor, out: Tensor) -> None:
-        *_, width, nodes, graphs = query_key.shape
-        wide = out.new_empty(2, width, (nodes + nodes // 2) * graphs)
+    def scores(self, query_key: Tensor, around: Tensor, heads: int, out: Tensor) -> None:
+        _, _, nodes, graphs = around.shape
+        if nodes * graphs < product.COLUMNS:
+            super().scores(query_key, around, heads, out)
+            return
+        wide = out.new_empty(2, heads, query_key.shape[1] // (2 * heads), (nodes + nodes // 2) * graphs)
         both = out.new_empty(2, TILE)
-        _scores(query_key.flatten(4).numpy(), graphs, wide.numpy(), both.numpy(), out.flatten(1).numpy())
+        arrays = query_key.numpy(), around.flatten(2).numpy()
+        _scores(*arrays, graphs, wide.numpy(), both.numpy(), out.flatten(1).numpy())
 
-    def elu_(self, h: Tensor) -> None:
-        _elu(h.view(-1).numpy())
+    def mlp(self, weights: tuple[Tensor, ...], h: Tensor, out: Tensor) -> None:
+        if h.shape[1] < product.COLUMNS:
+            super().mlp(weights, h, out)
+            return
+        product.mlp(tuple(weight.numpy() for weight in weights), h.numpy(), out.numpy())
 
     def tanh_(self, h: Tensor) -> Tensor:
         _tanh(h.view(-1).numpy())
         return h
-
-
-@numba.jit(**OPTIONS)
-def _elu(h):
-    for k in range(h.shape[0]):
-        x = h[k]
-        low = exp2(x * LOG2_E) - ONE
-        h[k] = low if x < 0 else x
 
 
 @numba.jit(**OPTIONS)
@@ -138,24 +138,23 @@ def _aggregate(channels, x, graphs, edges, degrees, out):
 
 
 @numba.jit(**OPTIONS)
-def _scores(query_key, graphs, wide, both, out):
+def _scores(query_key, around, graphs, wide, both, out):
     """out[c, pair] = sum over heads of sigmoid(q_i k_j) + sigmoid(q_j k_i), pairs by distance as above.
 
-    `wide` holds the queries and keys of one head with a halo of N/2 nodes behind.
+    `wide` holds the queries and keys of one channel with a halo of N/2 nodes behind.
     """
-    channels, _, heads, width, length = query_key.shape
+    _, heads, width, wider = wide.shape
+    channels, _, length = around.shape
     nodes = length // graphs
+    rows = wide.reshape(2 * heads * width, wider)
     for c in range(channels):
+        product.product(query_key[c], around[c], rows)
+        for row in rows:
+            for e in range(wider - length):
+                row[length + e] = row[e]
         out[c] = 0
         for h in range(heads):
-            for side in range(2):
-                for w in range(width):
-                    narrow, wider = query_key[c, side, h, w], wide[side, w]
-                    for e in range(length):
-                        wider[e] = narrow[e]
-                    for e in range(wide.shape[2] - length):
-                        wider[length + e] = narrow[e]
-            q, k = wide[0], wide[1]
+            q, k = wide[0, h], wide[1, h]
             for distance in range(1, nodes // 2 + 1):
                 run = length // 2 if 2 * distance == nodes else length
                 for first in range(0, run, TILE):
