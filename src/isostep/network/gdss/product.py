@@ -1,7 +1,8 @@
 """Products of small weights with thousands of columns, where a library has half the rate of a large product: sums stay
 in registers, and a few columns at a time, in the first cache, pass a whole MLP.
 
-LLVM does not find this by itself, so the innermost loop is written in its language.
+LLVM does not find this by itself, so the innermost loop is written in its language. Numba's cache does not see a change
+of this file in `kernels.py`, which has it inlined: delete the cache (`__pycache__/*.nb*`) after one.
 """
 
 from __future__ import annotations
