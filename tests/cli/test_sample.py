@@ -52,7 +52,7 @@ def test_a_run_of_molecules_is_written_with_validity() -> None:
 
 
 def test_any_setting_of_the_preset_can_be_overridden() -> None:
-    chosen = ("--set", "gamma=0.5", "--set", "active=[[0.2,0.9]]", "--snr", 0.05, "--corrector", "langevin")
+    chosen = ("--set", "gamma=.5", "--set", "active=[[.2,0.9]]", "--snr", 0.05, "--corrector", "langevin")
     arguments = ("sample", GRAPH, "-n", 2, "--steps", 4, "--weights", "raw", "--clock", "graph", *chosen)
     assert isostep(*arguments, "--out", "run", "--json").code == 0
     record = json.loads(Path("run/run.json").read_text())

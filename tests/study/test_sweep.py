@@ -11,6 +11,10 @@ def test_ranges_lists_and_json_values():
     assert parse_param("steps=100,200").values == (100, 200)
     assert parse_param("solver=euler,heun").values == ("euler", "heun")
     assert parse_param("schedule.active=[[0,1]];[[.5,1]]").values == ([[0, 1]], [[0.5, 1]])
+    assert parse_param("schedule.x=-.5,1e-3,true").values == (-0.5, 0.001, True)
+    assert parse_param("schedule.file=a.5,.5x,./.7").values == ("a.5", ".5x", "./.7")
+    with pytest.raises(InputError, match="is no value"):
+        parse_param("steps=" + "9" * 5000)
 
 
 @pytest.mark.parametrize("bad", ["gamma", "nothing=1", "schedule.=1", "schedule.gamma=1:2:x", "steps=", "steps=1:2:1"])

@@ -1,10 +1,14 @@
-"""Text from files on its way to a terminal or a table."""
+"""Text from files on its way to a terminal or a table, and values from text."""
 
 from __future__ import annotations
 
+import json
+import re
 import unicodedata
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from isostep.base.errors import InputError
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -50,3 +54,13 @@ def duration(seconds: float) -> str:
             rest = seconds % size // parts[place + 1][0] if place + 1 < len(parts) else 0
             return f"{seconds // size} {name}" + (f" {rest} {parts[place + 1][1]}" if rest else "")
     return "0 s"
+
+
+def value_of(text: str) -> Any:
+    """What an option's text says: JSON, whose numbers may begin with a point (`[[.5,1]]`), else the text itself."""
+    try:
+        return json.loads(re.sub(r"(?<![\w.\"])\.(?=\d)", "0.", text))
+    except json.JSONDecodeError:
+        return text
+    except (ValueError, RecursionError) as error:  # thousands of digits or brackets
+        raise InputError(f"{text[:60]!r} is no value: {str(error)[:200]}") from error

@@ -8,9 +8,9 @@ from typing import Any
 
 import typer
 
-from isostep.base.errors import InputError
+from isostep.base.errors import InputError, located
 from isostep.base.progress import Interrupted, log
-from isostep.base.text import print_table, printable
+from isostep.base.text import print_table, printable, value_of
 from isostep.settings.schedules import CHOICES
 from isostep.settings.solvers import SOLVERS
 
@@ -140,18 +140,14 @@ def _number_or_two(text: str) -> float | list[float]:
 
 
 def parse_options(pairs: list[str]) -> dict[str, Any]:
-    """`key=value` pairs; values are JSON where they parse as such, else text."""
+    """`key=value` pairs."""
     options = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise InputError(f"--set takes key=value, got {pair!r}")
-        try:
-            options[key] = json.loads(value)
-        except json.JSONDecodeError:
-            options[key] = value
-        except (ValueError, RecursionError) as error:  # thousands of digits or brackets
-            raise InputError(f"--set {key[:60]}: {str(error)[:200]}") from error
+        with located(f"--set {key[:60]}"):
+            options[key] = value_of(value)
     return options
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from isostep.base.errors import InputError
+from isostep.base.text import value_of
 from isostep.settings.schema import SamplerSettings
 from isostep.study.plan import Arm, words
 
@@ -48,7 +49,7 @@ def check_path(path: str, text: str | None = None) -> str:
 
 def _values(right: str, text: str) -> tuple[Any, ...]:
     if ";" in right or right.startswith("["):
-        return tuple(_plain(word) for word in right.split(";") if word.strip())
+        return tuple(value_of(word.strip()) for word in right.split(";") if word.strip())
     parts = right.split(":")
     if len(parts) == 3:
         try:
@@ -58,18 +59,7 @@ def _values(right: str, text: str) -> tuple[Any, ...]:
         if count < 2 or not np.isfinite([low, high]).all():
             raise InputError(f"--param ranges need finite ends and a count of at least 2, got {text!r}")
         return tuple(float(round(v, 12)) for v in np.linspace(low, high, count))
-    return tuple(_plain(word) for word in words(right))
-
-
-def _plain(word: str) -> Any:
-    """A number or JSON value where it parses as such (also `.5`), else the text."""
-    word = word.strip()
-    try:
-        return float(word) if word.startswith(".") else json.loads(word.replace("[.", "[0.").replace(",.", ",0."))
-    except RecursionError:
-        raise InputError(f"--param nests too deeply, got {word[:60]!r}") from None
-    except ValueError:
-        return word
+    return tuple(value_of(word) for word in words(right))
 
 
 def sweep_arms(params: list[Param], schedule: str, baseline: str, **common: Any) -> tuple[Arm, ...]:
