@@ -13,6 +13,7 @@ def test_ranges_lists_and_json_values():
     assert parse_param("schedule.active=[[0,1]];[[.5,1]]").values == ([[0, 1]], [[0.5, 1]])
     assert parse_param("schedule.x=-.5,1e-3,true").values == (-0.5, 0.001, True)
     assert parse_param("schedule.file=a.5,.5x,./.7").values == ("a.5", ".5x", "./.7")
+    assert parse_param('schedule.file="a/.5"').values == ("a/.5",)
     with pytest.raises(InputError, match="is no value"):
         parse_param("steps=" + "9" * 5000)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import unicodedata
@@ -59,8 +60,9 @@ def duration(seconds: float) -> str:
 def value_of(text: str) -> Any:
     """What an option's text says: JSON, whose numbers may begin with a point (`[[.5,1]]`), else the text itself."""
     try:
-        return json.loads(re.sub(r"(?<![\w.\"])\.(?=\d)", "0.", text))
-    except json.JSONDecodeError:
+        for written in (text, re.sub(r"(?<![\w.])\.(?=\d)", "0.", text)):
+            with contextlib.suppress(json.JSONDecodeError):
+                return json.loads(written)
         return text
     except (ValueError, RecursionError) as error:  # thousands of digits or brackets
         raise InputError(f"{text[:60]!r} is no value: {str(error)[:200]}") from error
