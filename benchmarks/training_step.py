@@ -1,4 +1,5 @@
-"""A training step of GruM: the fused layers against the plain program, and how far their gradients are apart.
+"""A training step of GruM: the fused layers, in float32 and with products in bfloat16, against the plain program; and
+how far their gradients are apart.
 
     python benchmarks/training_step.py [--json]
 
@@ -39,17 +40,24 @@ def measure(case: Case, graphs: int, repeats: int = 4) -> dict:
     x, adj, mask, t = case.batch(graphs)
     weights, batch = list(plain.parameters()), (x, adj, mask.float(), t)
     runs = {name: [step(net, weights, batch) for _ in range(repeats)] for name, net in
-            (("plain", plain), ("fused", FusedGrum(plain)))}  # fmt: skip
+            (("plain", plain), ("fused", FusedGrum(plain)), ("half", FusedGrum(plain, half=True)))}  # fmt: skip
     best = {name: min(seconds for seconds, _ in each) for name, each in runs.items()}
-    pairs = list(zip(runs["plain"][-1][1], runs["fused"][-1][1], strict=True))
-    size = max(float(a.norm()) for a, _ in pairs)
+    gradients = {name: each[-1][1] for name, each in runs.items()}
+    size = max(float(gradient.norm()) for gradient in gradients["plain"])
+
+    def apart(name: str) -> float:
+        return max(float((a - b).norm()) for a, b in zip(gradients["plain"], gradients[name], strict=True)) / size
+
     return {
         "case": case.name,
         "graphs": graphs,
         "plain_seconds": best["plain"],
         "fused_seconds": best["fused"],
         "ratio": best["plain"] / best["fused"],
-        "gradients_apart": max(float((a - b).norm()) for a, b in pairs) / size,
+        "gradients_apart": apart("fused"),
+        "bfloat16_seconds": best["half"],
+        "bfloat16_ratio": best["plain"] / best["half"],
+        "bfloat16_gradients_apart": apart("half"),
     }
 
 

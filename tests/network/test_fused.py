@@ -70,6 +70,19 @@ def test_outputs_and_gradients_are_those_of_the_reference(head, block, monkeypat
     assert_equal_to_reference(network(head), graphs())
 
 
+@pytest.mark.parametrize("head", HEADS)
+def test_products_in_bfloat16_give_outputs_and_gradients_to_its_precision(head):
+    """8 bits: a few hundredths, in the direction of the reference's; and not the numbers of float32."""
+    net, batch = network(head), graphs()
+    exact = copy.deepcopy(net).double()
+    expected = gradients(exact, list(exact.parameters()), batch)
+    found = gradients(FusedGrum(net, half=True), list(net.parameters()), batch)
+    for e, f in zip(expected[:2], found[:2], strict=True):
+        assert 1e-6 * float(e.norm()) < float((f - e).norm()) < 0.03 * float(e.norm())
+    e, f = (torch.cat([value.double().flatten() for value in each[4:]]) for each in (expected, found))
+    assert float((f - e).norm()) < 0.05 * float(e.norm())
+
+
 def test_equal_rows_share_the_gradient_of_their_minimum():
     """Whole numbers meet often; a column without spread passes no gradient through it."""
     rows = torch.randint(0, 3, (6, 9, 5), generator=torch.Generator().manual_seed(5)).float()

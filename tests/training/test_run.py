@@ -31,18 +31,28 @@ from isostep.training.trainer import Trainer
 from tests.training.configs import LOLLIPOP, STAR, config, data, toml, values
 
 
-def _trainer(family: str = "grum", **run_changes) -> Trainer:
+def _trainer(family: str = "grum", kind: str = "adamw", dropout: float = 0.2, **run_changes) -> Trainer:
     table = {**values(family)["run"], **run_changes}
-    network = {family: {**values(family)[family], **({"dropout": 0.2} if family == "grum" else {})}}
-    return Trainer(config(family, run=table, **network), data(family, [STAR, LOLLIPOP], 7))
+    network = {family: {**values(family)[family], **({"dropout": dropout} if family == "grum" else {})}}
+    optimizer = {**values(family)["optimizer"], "kind": kind}
+    return Trainer(config(family, run=table, optimizer=optimizer, **network), data(family, [STAR, LOLLIPOP], 7))
 
 
-@pytest.mark.parametrize("family", ["grum", "gdss"])
-def test_resumed_training_equals_uninterrupted_to_the_bit(family, tmp_path):
-    run(_trainer(family), tmp_path / "whole")
+@pytest.mark.parametrize(
+    ("family", "how"),
+    [
+        ("grum", {}),
+        ("gdss", {}),
+        ("grum", {"kind": "muon"}),
+        ("gdss", {"kind": "muon"}),
+        ("grum", {"kind": "muon", "dropout": 0.0, "precision": "bfloat16"}),
+    ],
+)
+def test_resumed_training_equals_uninterrupted_to_the_bit(family, how, tmp_path):
+    run(_trainer(family, **how), tmp_path / "whole")
     for stop in (3, 7, 15, None):
         torch.rand(stop or 1)  # whatever else used the global generator in between must not matter
-        run(_trainer(family), tmp_path / "parts", stop_at=stop)
+        run(_trainer(family, **how), tmp_path / "parts", stop_at=stop)
     for name in (LAST, BEST):
         whole, _ = load_checkpoint(tmp_path / "whole" / name)
         parts, progress = load_checkpoint(tmp_path / "parts" / name)
@@ -191,6 +201,12 @@ def test_a_checkpoint_of_the_version_before_is_continued(tmp_path):
         save_checkpoint(tmp_path / LAST, tensors, replace(progress, config=other))
         with pytest.raises(InputError, match="another configuration"):
             run(_trainer(), tmp_path)
+
+
+@pytest.mark.parametrize(("family", "dropout"), [("grum", 0.1), ("gdss", 0.0)])
+def test_bfloat16_is_refused_where_it_would_not_be_used(family, dropout):
+    with pytest.raises(InputError, match="precision bfloat16 is for GruM without dropout"):
+        _trainer(family, dropout=dropout, precision="bfloat16")
 
 
 def test_a_broken_checkpoint_is_one_line(tmp_path):

@@ -32,11 +32,19 @@ def _sample(trainer: Trainer, count: int, steps: int) -> list[Graph]:
     return decode_graphs(mean["A"], mean.mask)
 
 
-@pytest.mark.parametrize(("family", "steps", "lr", "graph"), [("grum", 200, 3e-3, PATH), ("gdss", 300, 1e-2, COMPLETE)])
-def test_memorises_one_graph(family, steps, lr, graph):
+@pytest.mark.parametrize(
+    ("family", "kind", "steps", "lr", "graph"),
+    [
+        ("grum", "adamw", 200, 3e-3, PATH),
+        ("grum", "muon", 200, 3e-3, PATH),
+        ("gdss", "adamw", 300, 1e-2, COMPLETE),
+        ("gdss", "muon", 300, 1e-2, COMPLETE),
+    ],
+)
+def test_memorises_one_graph(family, kind, steps, lr, graph):
     """By chance a path of 3 nodes comes 3 times out of 8, a complete graph of 4 nodes once out of 64."""
     run = {**values(family)["run"], "steps": steps, "batch": 32}
-    optimizer = {"lr": lr, "warmup_steps": 20, "decay_steps": steps // 2, "ema": 0.98}
+    optimizer = {"kind": kind, "lr": lr, "warmup_steps": 20, "decay_steps": steps // 2, "ema": 0.98}
     trainer = Trainer(config(family, run=run, optimizer=optimizer), data(family, [graph], graph.n))
     for _ in range(steps):
         trainer.step()
@@ -53,6 +61,26 @@ def test_learning_rate_rises_stays_and_falls_to_its_end():
     assert rates[99] == pytest.approx(0.1 + 0.9 / 20)
     exponential = config("gdss", optimizer={"lr": 1.0, "lr_factor": 0.5}).optimizer
     assert [learning_rate(exponential, 5, 100, epoch) for epoch in range(3)] == [1.0, 0.5, 0.25]
+
+
+def test_muon_moves_matrices_of_the_layers_by_orthogonal_steps_and_all_else_by_adamw():
+    """Singular values of a matrix's step: .2 lr sqrt(width), so that its entries are as large as AdamW's; .7 to 1.2 of
+    that is what Newton and Schulz leave. Those of its gradient differ by more than a hundred."""
+    lr = 1e-3
+    trainer = Trainer(config("grum", optimizer={"kind": "muon", "lr": lr}), data("grum", [STAR, LOLLIPOP], 7))
+    before = {name: value.detach().clone() for name, value in trainer.network.named_parameters()}
+    trainer.step()
+    moved = {name: before[name] - value.detach() for name, value in trainer.network.named_parameters()}
+    name = "tf_layers.0.self_attn.q.weight"
+    gradient = torch.linalg.svdvals(trainer.network.get_parameter(name).grad)[:8]
+    steps = torch.linalg.svdvals(moved[name])[:8] / (0.2 * lr * 32**0.5)
+    assert float(gradient[0] / gradient[-1]) > 100
+    assert 0.6 < float(steps.min()) < float(steps.max()) < 1.3
+    for name in ("mlp_in_X.0.weight", "tf_layers.0.self_attn.q.bias"):
+        changed = moved[name][trainer.network.get_parameter(name).grad != 0]
+        torch.testing.assert_close(changed.abs(), torch.full_like(changed, lr), rtol=1e-2, atol=0)
+    owned = [p for one in trainer.optimizers for group in one.param_groups for p in group["params"]]
+    assert len(owned) == len(before) == len({id(p) for p in owned})
 
 
 def test_averaged_weights_follow_the_warm_up_rule():

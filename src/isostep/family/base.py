@@ -28,7 +28,8 @@ class Training:
     load: Callable[[Any], TrainingData]  # from the table [data]
     network: type[Frozen]
     params: Callable[[Any, Any, TrainingData], dict[str, Any]]  # for `Family.network`, from [network], [data], the data
-    fused: Callable[[Any], nn.Module | None] = lambda network: None  # a faster way through it, where there is one
+    # A faster way through it, where there is one; half: with products in bfloat16.
+    fused: Callable[[Any, bool], nn.Module | None] = lambda network, half: None
     apart: Callable[[Any], Iterable[nn.Module]] = lambda network: (network,)  # clipped apart: their losses do not mix
     repeated: Callable[[Any], Iterable[nn.Module]] = nn.Module.children  # what `compile` fuses
 

@@ -58,13 +58,13 @@ def params(c: GrumConfig, config: DataConfig, data: TrainingData) -> dict[str, A
     return {**shared, "feat_dict": {"type": types, "dim": dims, "scale": EIGENVECTOR_SCALE}}
 
 
-def fused(network: GrumNetwork) -> nn.Module | None:
+def fused(network: GrumNetwork, half: bool) -> nn.Module | None:
     """The faster way through the network for training on a CPU; it needs Numba."""
     try:
         from isostep.network.grum.fused import FusedGrum
     except ImportError:
         return None
-    return FusedGrum(network) if FusedGrum.fits(network) else None
+    return FusedGrum(network, half) if FusedGrum.fits(network) else None
 
 
 def released_process(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -55,26 +56,27 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], Progress]:
         raise InputError(f"{path} is not a training checkpoint: {error}; delete it to start anew") from error
 
 
-def state_tensors(network: nn.Module, ema: nn.Module, optimizer: Optimizer | None = None) -> dict[str, Tensor]:
-    """Raw and averaged weights, and the optimizer's moments by parameter name."""
+def state_tensors(network: nn.Module, ema: nn.Module, optimizers: Sequence[Optimizer] = ()) -> dict[str, Tensor]:
+    """Raw and averaged weights, and the optimizers' moments by parameter name."""
     tensors = {f"raw.{name}": value for name, value in network.state_dict().items()}
     tensors |= {f"ema.{name}": value for name, value in ema.state_dict().items()}
-    if optimizer is not None:
+    for optimizer in optimizers:
         for name, parameter in network.named_parameters():
             moments = optimizer.state.get(parameter, {})
             tensors |= {f"opt.{kind}.{name}": value for kind, value in moments.items()}
     return tensors
 
 
-def restore(tensors: dict[str, Tensor], network: nn.Module, ema: nn.Module, optimizer: Optimizer) -> None:
-    """Put a checkpoint's tensors back; the optimizer continues as if it had never stopped."""
+def restore(tensors: dict[str, Tensor], network: nn.Module, ema: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+    """Put a checkpoint's tensors back; the optimizers continue as if they had never stopped."""
     network.load_state_dict(part(tensors, "raw."))
     ema.load_state_dict(part(tensors, "ema."))
     parameters = dict(network.named_parameters())
+    owner = {p: one for one in optimizers for group in one.param_groups for p in group["params"]}
     for key, value in part(tensors, "opt.").items():
         kind, _, name = key.partition(".")
         if (parameter := parameters.get(name)) is not None:
-            optimizer.state[parameter][kind] = value if kind == "step" else value.to(parameter.device)
+            owner[parameter].state[parameter][kind] = value if kind == "step" else value.to(parameter.device)
 
 
 def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

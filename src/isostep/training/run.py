@@ -125,7 +125,7 @@ def _step(
 def _save(trainer: Trainer, folder: Path, state: Progress, rows: TrainLog | None) -> None:
     if rows is not None:
         rows.flush()
-        save_checkpoint(folder / LAST, state_tensors(trainer.network, trainer.ema, trainer.optimizer), state)
+        save_checkpoint(folder / LAST, state_tensors(trainer.network, trainer.ema, trainer.optimizers), state)
 
 
 @contextlib.contextmanager
@@ -156,7 +156,7 @@ def resume(trainer: Trainer, folder: Path) -> Progress:
     tensors, state = load_checkpoint(path)
     if _of_today(state.config, trainer.config) != mine:
         raise InputError(f"{folder} holds a run of another configuration; choose another --out or delete it")
-    restore(tensors, trainer.network, trainer.ema, trainer.optimizer)
+    restore(tensors, trainer.network, trainer.ema, trainer.optimizers)
     trainer.done = state.step
     return replace(state, config=mine)
 

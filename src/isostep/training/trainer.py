@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -60,7 +61,7 @@ def shuffled(state: GraphState, normal: Normal) -> GraphState:
 
 
 class Trainer:
-    """One run: network, averaged network, optimizer, data; `step` does one update."""
+    """One run: network, averaged network, optimizers, data; `step` does one update."""
 
     def __init__(self, config: TrainConfig, data: TrainingData, ranks: Ranks | None = None) -> None:
         ranks = ranks or Ranks()
@@ -71,12 +72,18 @@ class Trainer:
         params = config.training.params(config.network, config.data, data)
         self.network = config.record.network(params).to(ranks.device)
         self.ema = copy.deepcopy(self.network).eval().requires_grad_(False)
-        self.optimizer = _optimizer(config.optimizer, self.network)
+        layers = config.training.repeated(self.network)
+        self.optimizers = _optimizers(config.optimizer, self.network, layers)
         self.objective = Objective(config)
         self.quick: nn.Module = self.network
-        if (fused := config.training.fused(self.network)) is not None:
+        half = config.run.precision == "bfloat16"
+        if (fused := config.training.fused(self.network, half)) is not None:
             keep_freed_memory()
             self.quick = fused
+        elif half:
+            raise InputError(
+                "run.precision bfloat16 is for GruM without dropout on a CPU with isostep[fast]; leave it out"
+            )
         if config.run.compile and self.quick is self.network:
             for part in config.training.repeated(self.network):
                 part.compile(dynamic=False)  # equal layers are compiled once
@@ -96,7 +103,7 @@ class Trainer:
     @property
     def learning_rate(self) -> float:
         """That of the last update."""
-        return self.optimizer.param_groups[0]["lr"]
+        return self.optimizers[0].param_groups[0]["lr"]
 
     def look(self, examples: Examples, chosen: Tensor, first: int) -> Look:
         """This process's share of a batch: the clean graphs `chosen`, whose numbers go up from `first`."""
@@ -119,7 +126,7 @@ class Trainer:
         look = self.look(self.data.train, chosen, self.done * run.batch)
         torch.manual_seed(key_seed(self.config.seed, "dropout", self.done, self.ranks.rank))
         self.network.train()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.network.zero_grad(set_to_none=True)
         losses = self.objective(self.quick, look)
         self.objective.total(losses).backward()
         # GruM's last layer updates a graph state that nothing reads: its parameters get no gradient.
@@ -132,9 +139,10 @@ class Trainer:
         for part in self.config.training.apart(self.network):
             nn.utils.clip_grad_norm_(part.parameters(), c.grad_clip)
         epoch = self.done * run.batch // self.data.train.count
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(c, self.done, run.steps, epoch)
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(c, self.done, run.steps, epoch)
+            optimizer.step()
         self.done += 1
         weight = 1 - min(c.ema, (1 + self.done) / (10 + self.done))
         with torch.no_grad():
@@ -155,6 +163,14 @@ class Trainer:
         return dict(zip(self.objective.processes, mean, strict=True))
 
 
-def _optimizer(c: OptimizerConfig, network: nn.Module) -> torch.optim.Optimizer:
+def _optimizers(c: OptimizerConfig, network: nn.Module, layers: Iterable[nn.Module]) -> list[torch.optim.Optimizer]:
+    """Each parameter is one optimizer's. Muon takes the matrices of `layers`; its steps are scaled to AdamW's."""
+    parameters = list(network.parameters())
+    if c.kind == "muon":
+        matrices = [p for layer in layers for p in layer.parameters() if p.ndim == 2]
+        taken = {id(p) for p in matrices}
+        rest = [p for p in parameters if id(p) not in taken]
+        muon = torch.optim.Muon(matrices, lr=c.lr, weight_decay=c.weight_decay, adjust_lr_fn="match_rms_adamw")
+        return [muon, torch.optim.AdamW(rest, lr=c.lr, weight_decay=c.weight_decay, amsgrad=c.amsgrad, fused=True)]
     kind = torch.optim.AdamW if c.kind == "adamw" else torch.optim.Adam
-    return kind(network.parameters(), lr=c.lr, weight_decay=c.weight_decay, amsgrad=c.amsgrad, fused=True)
+    return [kind(parameters, lr=c.lr, weight_decay=c.weight_decay, amsgrad=c.amsgrad, fused=True)]

@@ -4,15 +4,20 @@ The pair states are nearly all of the work. One layer of them is one differentia
 (some nodes and all their pairs), so that what a block needs stays in cache: matrix products from the library,
 everything between them in one pass each. Forwards keeps 1 + e_mul(E) and Y, the hidden layer and the normalised rows;
 backwards goes through the same blocks. Node and graph states are plain operations.
+
+With `half` the layers' products of pairs and nodes are computed from numbers rounded to bfloat16, twice as fast where
+the processor has such products; weights, states and sums stay in float32, and so do times, inputs and outputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from isostep.network.grum import fused_kernels as kernels
 from isostep.network.grum.reference import GrumNetwork, Pooling, TransformerLayer
@@ -23,9 +28,9 @@ BLOCK = 200_000  # pairs * dx in work at a time
 class FusedGrum(nn.Module):
     """A `GrumNetwork` with the same parameters and a faster way through them."""
 
-    def __init__(self, network: GrumNetwork) -> None:
+    def __init__(self, network: GrumNetwork, half: bool = False) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.rounds = network, half
 
     @staticmethod
     def fits(network: nn.Module) -> bool:
@@ -35,25 +40,33 @@ class FusedGrum(nn.Module):
         return isinstance(network, GrumNetwork) and not drops and places == {("cpu", torch.float32)}
 
     def forward(self, x: Tensor, adj: Tensor, mask: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        return self.network.run(x, adj, mask, t, _run_layer)
+        return self.network.run(x, adj, mask, t, partial(_run_layer, self.rounds))
 
 
 def _run_layer(
-    layer: TransformerLayer, X: Tensor, E: Tensor, y: Tensor, mask_x: Tensor, mask_e: Tensor, last: bool
+    half: bool, layer: TransformerLayer, X: Tensor, E: Tensor, y: Tensor, mask_x: Tensor, mask_e: Tensor, last: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One layer; the last one's graph state, which nobody reads, is not computed."""
-    a = layer.self_attn
-    nodes = torch.cat((a.q(X) * a.scale, a.k(X), a.v(X)), -1) * mask_x
+    a, linear = layer.self_attn, _half_linear if half else _linear
+    nodes = torch.cat((linear(X, a.q) * a.scale, linear(X, a.k), linear(X, a.v)), -1) * mask_x
     film = torch.cat((a.y_e_mul(y) + 1, a.y_e_add(y)), -1)
-    new_E, attended = PairLayer.apply(E, nodes, film, mask_x.squeeze(-1), *_pair_weights(layer))  # type: ignore[misc]
+    new_E, attended = PairLayer.apply(half, E, nodes, film, mask_x.squeeze(-1), *_pair_weights(layer))  # type: ignore[misc]
     attended = torch.addcmul(a.y_x_add(y)[:, None], attended, (a.y_x_mul(y) + 1)[:, None])
-    new_X = layer.normX1(X + a.x_out(attended) * mask_x)
-    new_X = layer.normX2(new_X + layer.linX2(layer.linX1(new_X).relu_()))
+    new_X = layer.normX1(X + linear(attended, a.x_out) * mask_x)
+    new_X = layer.normX2(new_X + linear(linear(new_X, layer.linX1).relu_(), layer.linX2))
     if not last:
         new_y = a.y_out(a.y_y(y) + _pooled(a.x_y, X) + _pooled(a.e_y, E.flatten(1, 2)))
         y = layer.norm_y1(y + new_y)
         y = layer.norm_y2(y + layer.lin_y2(layer.lin_y1(y).relu_()))
     return new_X, new_E, y
+
+
+def _linear(x: Tensor, layer: nn.Linear) -> Tensor:
+    return layer(x)
+
+
+def _half_linear(x: Tensor, layer: nn.Linear) -> Tensor:
+    return functional.linear(x.bfloat16(), layer.weight.bfloat16()) + layer.bias
 
 
 def _pooled(pooling: Pooling, rows: Tensor) -> Tensor:
@@ -89,8 +102,9 @@ class PairLayer(torch.autograd.Function):
     """E (B, n, n, de), nodes = [q, k, v] (B, n, 3 dx), film = [mul, add] (B, 2 dx) -> new E, attended (B, n, dx)."""
 
     @staticmethod
-    def forward(ctx: Any, E: Tensor, nodes: Tensor, film: Tensor, mask: Tensor, *weights: Tensor) -> Any:
-        w = PairWeights(*weights)
+    def forward(ctx: Any, half: bool, E: Tensor, nodes: Tensor, film: Tensor, mask: Tensor, *weights: Tensor) -> Any:
+        w, low = PairWeights(*weights), Tensor.bfloat16 if half else _unchanged
+        both_T, out_T, up_T, down_T = (low(value).T for value in (w.both, w.out, w.up, w.down))
         (graphs, n, _, de), (dx2, ff) = E.shape, (len(w.both), len(w.up))
         E, nodes, film, mask = (value.contiguous() for value in (E, nodes, film, mask))
         everywhere = torch.ones_like(mask)
@@ -102,15 +116,16 @@ class PairLayer(torch.autograd.Function):
         nodes = nodes.view(graphs * n, 3 * dx)
         for first, part in _blocks(graphs * n, n, dx):
             e, b, h, out = flat[part], both[part], inner[part], new_E[part]
-            torch.mm(e, w.both.T, out=b)
+            _multiply(low(e), both_T, b)
             z = E.new_empty(len(e), dx)
             _call(kernels.attend, b, first, nodes, mask, film, w.both_bias, attended, norms, z)
             norm1 = (w.norm1, w.norm1_bias, rows1[part], scales1[part])
             norm2 = (w.norm2, w.norm2_bias, rows2[part], scales2[part])
-            _call(kernels.residual_norm, e, z @ w.out.T, w.out_bias, first, mask, *norm1, out)
-            torch.mm(out, w.up.T, out=h)
+            _call(kernels.residual_norm, e, (low(z) @ out_T).float(), w.out_bias, first, mask, *norm1, out)
+            _multiply(low(out), up_T, h)
             _call(kernels.relu, h, w.up_bias)
-            _call(kernels.residual_norm, out, h @ w.down.T, w.down_bias, first, everywhere, *norm2, out)
+            _call(kernels.residual_norm, out, (low(h) @ down_T).float(), w.down_bias, first, everywhere, *norm2, out)
+        ctx.half = half
         ctx.save_for_backward(
             E, nodes, film, mask, both, inner, rows1, rows2, scales1, scales2, attended, norms, *weights
         )
@@ -120,6 +135,8 @@ class PairLayer(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         E, nodes, film, mask, both, inner, rows1, rows2, scales1, scales2, attended, norms, *weights = ctx.saved_tensors
         w, d = PairWeights(*weights), PairWeights(*(torch.zeros_like(value) for value in weights))
+        low = Tensor.bfloat16 if ctx.half else _unchanged
+        by_both, by_out, by_up, by_down = (low(value) for value in (w.both, w.out, w.up, w.down))
         (graphs, n, _, de), dx = E.shape, attended.shape[1]
         flat, d_flat = E.view(-1, de), E.new_empty(graphs * n * n, de)
         d_nodes, d_film = torch.zeros_like(nodes), torch.zeros_like(film)
@@ -128,24 +145,28 @@ class PairLayer(torch.autograd.Function):
             e, b, h, d_e = flat[part], both[part], inner[part], d_flat[part]
             d_row, row = torch.empty_like(e), torch.empty_like(e)
             _call(kernels.norm_back, d_new[part], w.norm2, rows2[part], scales2[part], d.norm2, d.norm2_bias, d_row)
-            d_h = d_row @ w.down
+            low_row = low(d_row)
+            d_h = (low_row @ by_down).float()
             _call(kernels.relu_back, h, d_h, d.up_bias)
-            d.down.addmm_(d_row.T, h)
+            _add_product(d.down, low_row.T, low(h))
             d.down_bias.add_(d_row.sum(0))
             _call(kernels.scaled, rows1[part], w.norm1, w.norm1_bias, row)
-            d.up.addmm_(d_h.T, row)
-            d_row.addmm_(d_h, w.up)
+            low_h = low(d_h)
+            _add_product(d.up, low_h.T, low(row))
+            _add_product(d_row, low_h, by_up)
             _call(kernels.norm_back, d_row, w.norm1, rows1[part], scales1[part], d.norm1, d.norm1_bias, d_e)
             _call(kernels.masked, d_e, first, mask, d.out_bias, row)
-            d_z, d_b = row @ w.out, torch.empty_like(b)
+            low_row = low(row)
+            d_z, d_b = (low_row @ by_out).float(), torch.empty_like(b)
             _call(
                 kernels.attend_back, b, first, nodes, mask, film, attended, norms, d_z, d_attended, d_b, d_nodes, d_film
             )
-            d.out.addmm_(row.T, d_z)  # z by now
-            d.both.addmm_(d_b.T, e)
+            _add_product(d.out, low_row.T, low(d_z))  # z by now
+            low_b = low(d_b)
+            _add_product(d.both, low_b.T, low(e))
             d.both_bias.add_(d_b.sum(0))
-            d_e.addmm_(d_b, w.both)
-        return d_flat.view(E.shape), d_nodes.view(graphs, n, 3 * dx), d_film, None, *d
+            _add_product(d_e, low_b, by_both)
+        return None, d_flat.view(E.shape), d_nodes.view(graphs, n, 3 * dx), d_film, None, *d
 
 
 class Pool(torch.autograd.Function):
@@ -172,6 +193,26 @@ def _blocks(nodes: int, n: int, dx: int) -> Iterator[tuple[int, slice]]:
     step = max(1, BLOCK // (n * dx))
     for first in range(0, nodes, step):
         yield first, slice(first * n, min(first + step, nodes) * n)
+
+
+def _unchanged(value: Tensor) -> Tensor:
+    return value
+
+
+def _multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """out = a b; `out` is float32."""
+    if a.dtype == out.dtype:
+        torch.mm(a, b, out=out)
+    else:
+        out.copy_(a @ b)
+
+
+def _add_product(into: Tensor, a: Tensor, b: Tensor) -> None:
+    """into += a b; `into` is float32."""
+    if a.dtype == into.dtype:
+        into.addmm_(a, b)
+    else:
+        into.add_(a @ b)
 
 
 def _call(kernel: Any, *arguments: Any) -> None:
