@@ -51,8 +51,13 @@ _bits: Any = intrinsic(_typed_bits)
 @numba.jit(**OPTIONS, inline="always")
 def exp2(x):
     # Written so that NaN passes both comparisons.
+    return exp2_low(HIGH if x > HIGH else x)
+
+
+@numba.jit(**OPTIONS, inline="always")
+def exp2_low(x):
+    """For x up to 126."""
     x = LOW if x < LOW else x
-    x = HIGH if x > HIGH else x
     r = np.floor(x + HALF)
     f = x - r
     p = P0 + f * (P1 + f * (P2 + f * (P3 + f * (P4 + f * (P5 + f * P6)))))

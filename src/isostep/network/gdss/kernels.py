@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isostep.network.arithmetic import LOG2_E, ONE, OPTIONS, exp2
+from isostep.network.arithmetic import LOG2_E, ONE, OPTIONS, exp2, exp2_low
 from isostep.network.gdss import product
 from isostep.network.gdss.fast import TorchOps
 
@@ -37,7 +37,8 @@ class NumbaOps(TorchOps):
         if nodes * graphs < product.COLUMNS:
             super().scores(query_key, around, heads, out)
             return
-        wide = out.new_empty(2, heads, query_key.shape[1] // (2 * heads), (nodes + nodes // 2) * graphs)
+        wider = (nodes + nodes // 2) * graphs + product.LANES  # whole vectors may be read behind the last column
+        wide = out.new_empty(2, heads, query_key.shape[1] // (2 * heads), wider)
         both = out.new_empty(2, TILE)
         arrays = query_key.numpy(), around.flatten(2).numpy()
         _scores(*arrays, graphs, wide.numpy(), both.numpy(), out.flatten(1).numpy())
@@ -57,6 +58,13 @@ class NumbaOps(TorchOps):
 def _tanh(h):
     for k in range(h.shape[0]):
         h[k] = ONE - TWO / (ONE + exp2(TWO * LOG2_E * h[k]))
+
+
+@numba.jit(**OPTIONS)
+def _copy(source, target):
+    """Between parts of one array that do not overlap: written as one array, LLVM copies it number by number."""
+    for e in range(source.shape[0]):
+        target[e] = source[e]
 
 
 @numba.jit(**OPTIONS)
@@ -81,29 +89,30 @@ def _aggregate(channels, x, graphs, edges, degrees, out):
             pair, shift = channels[c, (k - 1) * length : k * length], k * graphs
             for e in range(length):
                 degree[e] += pair[e]
+            later, wrapped = degree[shift:], pair[length - shift :]
             for e in range(length - shift):
-                degree[e + shift] += pair[e]
+                later[e] += pair[e]
             for e in range(shift):
-                degree[e] += pair[length - shift + e]
+                degree[e] += wrapped[e]
         last = channels[c, whole * length : whole * length + half]
         for e in range(half):
             degree[e] += last[e]
             degree[e + half] += last[e]
         for e in range(length):
             scale[e] = ONE / np.sqrt(ONE if degree[e] < ONE else degree[e])
-        for e in range(halo):
-            scale[length + e] = scale[e]
+        _copy(scale[:halo], scale[length:])
         for k in range(1, whole + 1):
             pair, shift, edge = channels[c, (k - 1) * length : k * length], k * graphs, edges[k - 1]
+            own, there = edge[shift:], scale[shift:]
             for e in range(length):
-                edge[shift + e] = pair[e] * scale[e] * scale[e + shift]
-            for e in range(shift):
-                edge[e] = edge[length + e]
+                own[e] = pair[e] * scale[e] * there[e]
+            _copy(edge[length : length + shift], edge)
         if half:
             edge = edges[whole]
+            there = scale[half:]
             for e in range(half):
-                edge[e] = last[e] * scale[e] * scale[e + half]
-                edge[e + half] = edge[e]
+                edge[e] = last[e] * scale[e] * there[e]
+            _copy(edge[:half], edge[half:])
         for first in range(0, length, TILE):
             size = min(TILE, length - first)
             own = scale[first : first + size]
@@ -146,15 +155,15 @@ def _scores(query_key, around, graphs, wide, both, out):
     _, heads, width, wider = wide.shape
     channels, _, length = around.shape
     nodes = length // graphs
-    rows = wide.reshape(2 * heads * width, wider)
+    rows, flat, sums = wide.reshape(2 * heads * width, wider), wide.reshape(wide.size), both.reshape(both.size)
+    s, r = both[0], both[1]
     for c in range(channels):
         product.product(query_key[c], around[c], rows)
         for row in rows:
-            for e in range(wider - length):
-                row[length + e] = row[e]
+            _copy(row[: wider - length], row[length:])
         out[c] = 0
         for h in range(heads):
-            q, k = wide[0, h], wide[1, h]
+            q, k = h * width * wider, (heads + h) * width * wider
             for distance in range(1, nodes // 2 + 1):
                 run = length // 2 if 2 * distance == nodes else length
                 for first in range(0, run, TILE):
@@ -162,19 +171,12 @@ def _scores(query_key, around, graphs, wide, both, out):
                     place = (distance - 1) * length + first
                     second = first + distance * graphs
                     total = out[c, place : place + size]
-                    s, r = both[0], both[1]
-                    for e in range(size):
-                        s[e] = 0
-                        r[e] = 0
-                    for w in range(width):  # few arrays in a loop: the compiler must rule out that they overlap
-                        qi, kj = q[w, first : first + size], k[w, second : second + size]
-                        for e in range(size):
-                            s[e] += qi[e] * kj[e]
-                        qj, ki = q[w, second : second + size], k[w, first : first + size]
-                        for e in range(size):
-                            r[e] += qj[e] * ki[e]
+                    vectors = -(-size // product.LANES)
+                    product.dots(
+                        flat, q + first, k + second, q + second, k + first, wider, width, sums, 0, TILE, vectors
+                    )
                     for e in range(size):
                         # Both sigmoids over one denominator: one division.
                         u, v = -LOG2_E * s[e], -LOG2_E * r[e]
-                        u, v = exp2(SAFE if u > SAFE else u), exp2(SAFE if v > SAFE else v)
+                        u, v = exp2_low(SAFE if u > SAFE else u), exp2_low(SAFE if v > SAFE else v)
                         total[e] += (ONE + ONE + u + v) / ((ONE + u) * (ONE + v))

@@ -16,7 +16,9 @@ from llvmlite.binding import get_host_cpu_features
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from isostep.network.arithmetic import LOG2_E, ONE, OPTIONS, exp2
+from isostep.network.arithmetic import LOG2_E, ONE, OPTIONS, exp2_low
+
+ZERO = np.float32(0)
 
 ROWS, VECTORS = 4, 2  # eight sums: enough to hide a multiply-add's latency, few enough for sixteen registers
 LANES = 16 if get_host_cpu_features().get("avx512f") else 8
@@ -75,6 +77,45 @@ def _typed_multiply(typing_context, weight, first, source, begin, step, target, 
 _multiply: Any = intrinsic(_typed_multiply)
 
 
+def _typed_dots(typing_context, source, a, b, c, d, step, depth, target, place, stride, vectors):
+    """Two sums of `depth` products of rows of `source`, on `vectors` LANES columns: a b to `target` at `place`, c d
+    `stride` behind. All arrays are flat, row k of a begins at a + k step."""
+
+    def generate(context, builder, signature, arguments):
+        source, target = (context.make_array(signature.args[k])(context, builder, arguments[k]) for k in (0, 7))
+        *begins, step, depth = arguments[1:7]
+        place, stride, count = arguments[8:]
+        vector, index = ir.VectorType(ir.FloatType(), LANES), place.type
+        zero, lanes = ir.Constant(vector, None), ir.Constant(index, LANES)
+
+        def pointer(flat, at):
+            return builder.bitcast(builder.gep(flat.data, [at]), vector.as_pointer())
+
+        sums = [cgutils.alloca_once(builder, vector) for _ in range(2)]
+        with cgutils.for_range(builder, count) as columns:
+            column = builder.mul(columns.index, lanes)
+            starts = [builder.add(begin, column) for begin in begins]
+            for total in sums:
+                builder.store(zero, total)
+            with cgutils.for_range(builder, depth) as loop:
+                row = builder.mul(loop.index, step)
+                a, b, c, d = (builder.load(pointer(source, builder.add(at, row)), align=4) for at in starts)
+                for total, x, y in ((sums[0], a, b), (sums[1], c, d)):
+                    product = builder.fmul(x, y, flags=CONTRACT)
+                    builder.store(builder.fadd(builder.load(total), product, flags=CONTRACT), total)
+            at = builder.add(place, column)
+            for k, total in enumerate(sums):
+                there = builder.add(at, builder.mul(stride, ir.Constant(index, k)))
+                builder.store(builder.load(total), pointer(target, there), align=4)
+        return context.get_dummy_value()
+
+    whole = types.intp
+    return types.void(source, whole, whole, whole, whole, whole, whole, target, whole, whole, whole), generate
+
+
+dots: Any = intrinsic(_typed_dots)
+
+
 @numba.jit(**OPTIONS)
 def _product(weight, source, begin, step, target, place, stride):
     """The whole product on COLUMNS columns."""
@@ -115,5 +156,6 @@ def mlp(weights, h, out):
 def _elu(h):
     for k in range(h.shape[0]):
         x = h[k]
-        low = exp2(x * LOG2_E) - ONE
-        h[k] = low if x < 0 else x
+        below = ZERO if x > ZERO else x  # NaN stays in both
+        above = ZERO if x < ZERO else x
+        h[k] = above + (exp2_low(below * LOG2_E) - ONE)
