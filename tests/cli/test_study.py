@@ -239,6 +239,22 @@ def test_demo_runs_on_the_analytic_model_and_writes_a_page(isostep, tmp_path, mo
     assert (tmp_path / "report" / "report.html").stat().st_size > 100_000
 
 
+def test_some_arms_of_a_target_give_what_they_give_in_all_of_it(isostep, tmp_path):
+    words = ("reproduce", "T3", "-n", "3", "--steps", "12", "--seeds", "0", "--model", "grum-planar-small", "--json")
+    found = {}
+    for arms in ("Heun, DVS; heun, fixed", "Heun"):
+        code, out, err = isostep(*words, "--arms", arms, "--out", f"results-{len(found)}", "--no-reuse")
+        assert code == 0, err
+        (part,) = json.loads(out)["parts"]
+        assert any(arms in note for note in part["notes"])
+        (folder,) = (path for path in (tmp_path / f"results-{len(found)}").iterdir() if path.is_dir())
+        found[arms] = {arm["name"]: arm["cells"] for arm in json.loads((folder / "study.json").read_text())["arms"]}
+    some, all_heun = found.values()
+    assert list(some) == ["Heun, fixed", "Heun, DVS", "Heun, fixed, calls of DVS"]
+    assert len(all_heun) == 4
+    assert some == {name: all_heun[name] for name in some}
+
+
 @pytest.mark.parametrize(
     ("words", "cause"),
     [
@@ -249,6 +265,11 @@ def test_demo_runs_on_the_analytic_model_and_writes_a_page(isostep, tmp_path, mo
         (("compare", "m", "--kernel", "rbf", "--out", "x"), "kernel"),
         (("sweep", "m", "--param", "gamma=1", "--out", "x"), "--param takes"),
         (("reproduce", "T11"), "unknown target 'T11'"),
+        (("reproduce", "T3", "--model", "grum-planar-small", "--arms", "Euler; Milstein"), "begins with 'milstein'"),
+        (
+            ("reproduce", "T3", "--model", "grum-planar-small", "--arms", "Euler, fixed"),
+            "takes its steps from 'Euler, DVS'",
+        ),
     ],
 )
 def test_mistakes_are_one_line(isostep, words, cause):

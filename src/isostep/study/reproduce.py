@@ -94,7 +94,7 @@ class Target(Frozen):
 
 @dataclass(frozen=True)
 class Options:
-    """What the user may change; None takes the target's own."""
+    """What the user may change; None takes the target's own. `arms`: the beginnings of their names, with semicolons."""
 
     quick: bool = False
     model: str | None = None
@@ -102,6 +102,7 @@ class Options:
     seeds: str | None = None
     steps: int | None = None
     weights: str | None = None
+    arms: str | None = None
     command: str = ""
 
 
@@ -161,6 +162,7 @@ def reproduce(name: str, out: str | Path, options: Options, **how: Any) -> Repro
         if isinstance(found, str):
             left_out.append(found)
             continue
+        part = part.model_copy(update={"arms": chosen_arms(part.arms, options.arms)})
         plan = part_plan(name, target, part, found, options)
         folder = Path(out) / model_label(found.model)
         run = time_part if target.layout == "timing" else study_part
@@ -169,6 +171,22 @@ def reproduce(name: str, out: str | Path, options: Options, **how: Any) -> Repro
         raise InputError(left_out[0])
     stem = Path(out) / (name if given is None else f"{name}-{model_label(given)}")
     return Reproduced(name, target, stem, tuple(results), tuple(left_out))
+
+
+def chosen_arms(arms: tuple[PaperArm, ...], beginnings: str | None) -> tuple[PaperArm, ...]:
+    """Those whose names begin so, in the target's order. The first is what the others are compared with."""
+    if beginnings is None:
+        return arms
+    wanted = [one.strip().lower() for one in beginnings.split(";")]
+    names = [arm.name for arm in arms]
+    for one in wanted:
+        if not one or not any(name.lower().startswith(one) for name in names):
+            raise InputError(f"--arms: no arm begins with {one!r}; the target has: {'; '.join(names)}")
+    chosen = tuple(arm for arm in arms if any(arm.name.lower().startswith(one) for one in wanted))
+    for arm in chosen:
+        if arm.control_of is not None and arm.control_of not in {one.name for one in chosen}:
+            raise InputError(f"--arms: {arm.name!r} takes its steps from {arm.control_of!r}; name that one, too")
+    return chosen
 
 
 def study_part(part: Part, plan: StudyPlan, model: Model, folder: Path, **how: Any) -> PartResult:
@@ -274,6 +292,8 @@ def part_plan(name: str, target: Target, part: Part, found: PartModel, options: 
     seeds = parse_seeds(options.seeds or (quick.seeds if quick else target.seeds))
     steps = options.steps or (quick.steps if quick else None)
     notes = [found.note]
+    if options.arms is not None:
+        notes.append(f"Only the arms that begin with {options.arms}.")
     if quick:
         notes.append("Quick: fewer graphs, seeds and steps than the full run.")
     if steps and steps != info.sampler.steps:
