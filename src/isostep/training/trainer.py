@@ -165,12 +165,13 @@ class Trainer:
 
 def _optimizers(c: OptimizerConfig, network: nn.Module, layers: Iterable[nn.Module]) -> list[torch.optim.Optimizer]:
     """Each parameter is one optimizer's. Muon takes the matrices of `layers`; its steps are scaled to AdamW's."""
-    parameters = list(network.parameters())
-    if c.kind == "muon":
-        matrices = [p for layer in layers for p in layer.parameters() if p.ndim == 2]
-        taken = {id(p) for p in matrices}
-        rest = [p for p in parameters if id(p) not in taken]
-        muon = torch.optim.Muon(matrices, lr=c.lr, weight_decay=c.weight_decay, adjust_lr_fn="match_rms_adamw")
-        return [muon, torch.optim.AdamW(rest, lr=c.lr, weight_decay=c.weight_decay, amsgrad=c.amsgrad, fused=True)]
-    kind = torch.optim.AdamW if c.kind == "adamw" else torch.optim.Adam
-    return [kind(parameters, lr=c.lr, weight_decay=c.weight_decay, amsgrad=c.amsgrad, fused=True)]
+    kind = torch.optim.Adam if c.kind == "adam" else torch.optim.AdamW
+    matrices = [p for layer in layers for p in layer.parameters() if p.ndim == 2] if c.kind == "muon" else []
+    taken = {id(p) for p in matrices}
+    rest = [p for p in network.parameters() if id(p) not in taken]
+    found: list[torch.optim.Optimizer] = []
+    if matrices:
+        found.append(torch.optim.Muon(matrices, lr=c.lr, weight_decay=c.weight_decay, adjust_lr_fn="match_rms_adamw"))
+    if rest:
+        found.append(kind(rest, lr=c.lr, weight_decay=c.weight_decay, amsgrad=c.amsgrad, fused=True))
+    return found
