@@ -1,8 +1,8 @@
 """The paper's tables and figures, each a file in `presets/paper`: what to run, its values, what is not comparable.
 
 A part's model is the one the user gives, which serves the part of its dataset alone; else the released weights
-(fetched, or under ISOSTEP_DATA), else the small model embedded for that dataset. A part without a model is left out,
-and the output says so.
+(fetched, or under ISOSTEP_DATA), else the model embedded for that dataset, the larger of two. A part without a model
+is left out, and the output says so.
 Controls (`study/controls.py`) run last, since they take as many steps as the DVS arms took.
 """
 
@@ -261,8 +261,8 @@ def find_model(part: Part, options: Options, given: Model | None, parts: tuple[P
     known = known_table()[1].get(f"{part.family}_{part.dataset.replace('-', '_')}")
     if known and (path := fetched(known)):
         return PartModel(str(path), load_model(path, options.weights), f"Released {title} weights.")
-    name = f"{part.family}-{part.dataset}-small"
-    if name in embedded_names():
+    own = f"{part.family}-{part.dataset}"
+    if name := next((one for one in (own, f"{own}-small") if one in embedded_names()), None):
         model = load_model(name, options.weights)
         about = _about(f"Embedded model {name}, smaller than the paper's", model, part)
         return PartModel(
