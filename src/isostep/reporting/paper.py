@@ -185,7 +185,8 @@ def _path_numbers(study: Study, constants: dict[str, dict[str, Any]]) -> Table:
             ds2, dt, t = (np.array([np.nan if v is None else v for v in trace[c]], float) for c in ("ds2", "dt", "t"))
             v_f, v_g = variation_parts(trace)
             fine = (v_g > 0) & np.isfinite(v_f)
-            ratio = float(np.mean(v_f[fine] / v_g[fine])) if fine.any() else None
+            ratio = v_f[fine] / v_g[fine]  # its mean is that of the last steps, where the drift has a pole
+            ratios = (ratio.mean(), np.median(ratio)) if fine.any() else (None, None)
             bound = constants[arm.name].get("dt_min", 0.0) * (1 + 1e-9)
             free = np.flatnonzero(dt[:-1] > bound)  # the last step ends where the time does
             binds = int(free[-1]) + 1 if len(free) else 0
@@ -193,11 +194,11 @@ def _path_numbers(study: Study, constants: dict[str, dict[str, Any]]) -> Table:
             low, middle, high = np.nanquantile(level, (0.05, 0.5, 0.95)) if len(level) else (np.nan,) * 3
             start = t[binds] if bound and binds < len(t) - 1 else None
             cells = (len(t), np.nanmin(dt), np.nanmax(dt), start, middle, high / low, np.nanmax(level) / middle)
-            cells = (*cells, np.nanmax(ds2) / middle, ratio)
+            cells = (*cells, np.nanmax(ds2) / middle, *ratios)
             rows.append((arm.name, *(number(None if c is None or c != c else float(c)) for c in cells)))
     header = (
         "arm", "steps", "least dt", "most dt", "dt_min from t", "median ds2", "95 % / 5 %", "most / median",
-        "most / median, to the end", "mean V_f / V_g",
+        "most / median, to the end", "mean V_f / V_g", "median V_f / V_g",
     )  # fmt: skip
     note = "ds2: the median and the next two columns are of the stretch before dt_min binds for good."
     return Table("Along the trajectory, first seed", header, tuple(rows), (note,))
