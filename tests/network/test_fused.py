@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from isostep.network.grum import fused
+from isostep.network.grum import fused_kernels as kernels
 from isostep.network.grum.fused import FusedGrum, Pool
 from isostep.network.grum.reference import GrumNetwork, Pooling
 
@@ -63,7 +64,7 @@ def assert_equal_to_reference(net: GrumNetwork, batch: tuple[Tensor, ...]) -> No
 
 
 @pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("block", [1, 24 * 7 * 3, 200_000])
+@pytest.mark.parametrize("block", [1, 4 * 24 * 7 * 3, 800_000])
 def test_outputs_and_gradients_are_those_of_the_reference(head, block, monkeypatch):
     """One node at a time, blocks that end within a graph, and all at once."""
     monkeypatch.setattr(fused, "BLOCK", block)
@@ -108,3 +109,21 @@ def test_what_it_does_not_compute_is_left_to_the_reference():
     assert not FusedGrum.fits(network("graphs", dropout=0.1))
     assert not FusedGrum.fits(network("graphs").double())
     assert not FusedGrum.fits(torch.nn.Linear(2, 2))
+
+
+def test_kernels_round_to_bfloat16_as_torch_does():
+    """Ties to even, both signs, zeros, infinities; NaN stays NaN whatever its bits."""
+    ties = torch.arange(0x3F80, 0x3FC0, dtype=torch.int32) * 2**16 + 2**15
+    near = torch.cat([ties - 1, ties, ties + 1, torch.tensor([0x7F7FFFFF, 0x7F800000, 0])]).view(torch.float32)
+    x = torch.cat([near, -near, torch.randn(1000)])
+    rounded = torch.zeros(1, len(x), dtype=torch.bfloat16)
+    nothing, ones = torch.zeros(len(x)), torch.ones(1, 1)
+    fused._call(kernels.masked, x[None], 0, ones, nothing, rounded)
+    assert torch.equal(rounded[0].view(torch.int16), x.bfloat16().view(torch.int16))
+    total = torch.zeros(1, len(x))
+    fused._call(kernels.add, total, rounded)
+    assert torch.equal(total, rounded.float())
+    undefined = torch.tensor([[2**31 - 1, -1, 0x7FC00000]], dtype=torch.int32).view(torch.float32)
+    found = torch.zeros(1, 3, dtype=torch.bfloat16)
+    fused._call(kernels.masked, undefined, 0, ones, torch.zeros(3), found)
+    assert found.isnan().all()

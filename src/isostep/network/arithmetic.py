@@ -1,6 +1,9 @@
 """2^x for float32 in plain arithmetic, which the compiler turns into vector instructions:
 
 2^x = 2^r p(x - r),   r = x rounded,   p a polynomial of degree 6 on [-1/2, 1/2]   (relative error below 2e-7)
+
+And bfloat16, the upper half of a float32, which kernels know as uint16: `wide` reads an element of either kind,
+`narrow` makes one.
 """
 
 from __future__ import annotations
@@ -46,6 +49,40 @@ def _typed_bits(typing_context, value):
 
 
 _bits: Any = intrinsic(_typed_bits)
+
+
+def _typed_wide(typing_context, value):
+    """The float32 of a float32 or a bfloat16."""
+
+    def generate(context, builder, signature, arguments):
+        (value,) = arguments
+        if signature.args[0] == types.float32:
+            return value
+        word = ir.IntType(32)
+        return builder.bitcast(builder.shl(builder.zext(value, word), word(16)), ir.FloatType())
+
+    return types.float32(value), generate
+
+
+def _typed_narrow(typing_context, value, array):
+    """The float32 as the array's elements are: itself, or rounded to the nearest bfloat16, ties to even."""
+
+    def generate(context, builder, signature, arguments):
+        value = arguments[0]
+        if signature.return_type == types.float32:
+            return value
+        word, short = ir.IntType(32), ir.IntType(16)
+        bits = builder.bitcast(value, word)
+        odd = builder.and_(builder.lshr(bits, word(16)), word(1))
+        near = builder.lshr(builder.add(builder.add(bits, word(0x7FFF)), odd), word(16))
+        undefined = builder.fcmp_unordered("uno", value, value)  # adding to its bits could make NaN a number
+        return builder.trunc(builder.select(undefined, word(0x7FC0), near), short)
+
+    return array.dtype(types.float32, array), generate
+
+
+wide: Any = intrinsic(_typed_wide)
+narrow: Any = intrinsic(_typed_narrow)
 
 
 @numba.jit(**OPTIONS, inline="always")

@@ -2,11 +2,12 @@
 
 The pair states are nearly all of the work. One layer of them is one differentiable function, computed block by block
 (some nodes and all their pairs), so that what a block needs stays in cache: matrix products from the library,
-everything between them in one pass each. Forwards keeps 1 + e_mul(E) and Y, the hidden layer and the normalised rows;
-backwards goes through the same blocks. Node and graph states are plain operations.
+everything between them in one pass each. Forwards keeps what products gave or will take again, and the normalised
+rows; backwards goes through the same blocks. Node and graph states are plain operations.
 
 With `half` the layers' products of pairs and nodes are computed from numbers rounded to bfloat16, twice as fast where
-the processor has such products; weights, states and sums stay in float32, and so do times, inputs and outputs.
+the processor has such products; what lies between them reads and writes such numbers itself. Weights, states and sums
+stay in float32, and so do times, inputs and outputs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from torch.nn import functional
 from isostep.network.grum import fused_kernels as kernels
 from isostep.network.grum.reference import GrumNetwork, Pooling, TransformerLayer
 
-BLOCK = 200_000  # pairs * dx in work at a time
+BLOCK = 800_000  # bytes of pairs * dx in work at a time
 
 
 class FusedGrum(nn.Module):
@@ -103,70 +104,74 @@ class PairLayer(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, half: bool, E: Tensor, nodes: Tensor, film: Tensor, mask: Tensor, *weights: Tensor) -> Any:
-        w, low = PairWeights(*weights), Tensor.bfloat16 if half else _unchanged
-        both_T, out_T, up_T, down_T = (low(value).T for value in (w.both, w.out, w.up, w.down))
+        E, nodes, film, mask, *rest = (value.detach().contiguous() for value in (E, nodes, film, mask, *weights))
+        w, low = PairWeights(*rest), Tensor.bfloat16 if half else _unchanged
+        matrices = [low(value) for value in (w.both, w.out, w.up, w.down)]
+        both_T, out_T, up_T, down_T = (value.T for value in matrices)
         (graphs, n, _, de), (dx2, ff) = E.shape, (len(w.both), len(w.up))
-        E, nodes, film, mask = (value.contiguous() for value in (E, nodes, film, mask))
         everywhere = torch.ones_like(mask)
         count, dx = graphs * n * n, dx2 // 2
         flat, new_E = E.view(count, de), E.new_empty(count, de)
-        both, inner = E.new_empty(count, dx2), E.new_empty(count, ff)
+        low_E = low(flat)
+        both, inner, mid = (low_E.new_empty(count, width) for width in (dx2, ff, de))
         rows1, rows2, scales1, scales2 = (E.new_empty(count, *width) for width in ((de,), (de,), (), ()))
         attended, norms = nodes.new_empty(graphs * n, dx), nodes.new_empty(2, graphs * n, dx)
         nodes = nodes.view(graphs * n, 3 * dx)
-        for first, part in _blocks(graphs * n, n, dx):
-            e, b, h, out = flat[part], both[part], inner[part], new_E[part]
-            _multiply(low(e), both_T, b)
-            z = E.new_empty(len(e), dx)
+        for first, part in _blocks(graphs * n, n, dx, both.element_size()):
+            b, h, m, out = both[part], inner[part], mid[part], new_E[part]
+            torch.mm(low_E[part], both_T, out=b)
+            z = b.new_empty(len(b), dx)
             _call(kernels.attend, b, first, nodes, mask, film, w.both_bias, attended, norms, z)
             norm1 = (w.norm1, w.norm1_bias, rows1[part], scales1[part])
             norm2 = (w.norm2, w.norm2_bias, rows2[part], scales2[part])
-            _call(kernels.residual_norm, e, (low(z) @ out_T).float(), w.out_bias, first, mask, *norm1, out)
-            _multiply(low(out), up_T, h)
+            _call(kernels.residual_norm, flat[part], z @ out_T, w.out_bias, first, mask, *norm1, out, m)
+            torch.mm(m, up_T, out=h)
             _call(kernels.relu, h, w.up_bias)
-            _call(kernels.residual_norm, out, (low(h) @ down_T).float(), w.down_bias, first, everywhere, *norm2, out)
-        ctx.half = half
+            _call(kernels.residual_norm, out, h @ down_T, w.down_bias, first, everywhere, *norm2, out, None)
+        ctx.half, ctx.shape = half, E.shape
         ctx.save_for_backward(
-            E, nodes, film, mask, both, inner, rows1, rows2, scales1, scales2, attended, norms, *weights
-        )
+            low_E, nodes, film, mask, both, inner, mid, rows1, rows2, scales1, scales2, attended, norms,
+            *matrices, *w,
+        )  # fmt: skip
         return new_E.view(E.shape), attended.view(graphs, n, dx)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        E, nodes, film, mask, both, inner, rows1, rows2, scales1, scales2, attended, norms, *weights = ctx.saved_tensors
+        low_E, nodes, film, mask, both, inner, mid, rows1, rows2, scales1, scales2, attended, norms, *rest = (
+            ctx.saved_tensors
+        )
+        (by_both, by_out, by_up, by_down), weights = rest[:4], rest[4:]
         w, d = PairWeights(*weights), PairWeights(*(torch.zeros_like(value) for value in weights))
-        low = Tensor.bfloat16 if ctx.half else _unchanged
-        by_both, by_out, by_up, by_down = (low(value) for value in (w.both, w.out, w.up, w.down))
-        (graphs, n, _, de), dx = E.shape, attended.shape[1]
-        flat, d_flat = E.view(-1, de), E.new_empty(graphs * n * n, de)
+        (graphs, n, _, de), dx = ctx.shape, attended.shape[1]
+        d_flat = rows1.new_empty(rows1.shape)
         d_nodes, d_film = torch.zeros_like(nodes), torch.zeros_like(film)
         d_new, d_attended = grads[0].contiguous().view(-1, de), grads[1].contiguous().view(-1, dx)
-        for first, part in _blocks(graphs * n, n, dx):
-            e, b, h, d_e = flat[part], both[part], inner[part], d_flat[part]
-            d_row, row = torch.empty_like(e), torch.empty_like(e)
-            _call(kernels.norm_back, d_new[part], w.norm2, rows2[part], scales2[part], d.norm2, d.norm2_bias, d_row)
-            low_row = low(d_row)
-            d_h = (low_row @ by_down).float()
+        for first, part in _blocks(graphs * n, n, dx, both.element_size()):
+            e, b, h, d_e = low_E[part], both[part], inner[part], d_flat[part]
+            row, d_row = torch.empty_like(e), torch.empty_like(d_e)
+            norm1 = (w.norm1, rows1[part], scales1[part], d.norm1, d.norm1_bias)
+            norm2 = (w.norm2, rows2[part], scales2[part], d.norm2, d.norm2_bias)
+            _call(kernels.norm_back, d_new[part], *norm2, d_row, row if ctx.half else None)
+            low_row = row if ctx.half else d_row
+            d_h = low_row @ by_down
             _call(kernels.relu_back, h, d_h, d.up_bias)
-            _add_product(d.down, low_row.T, low(h))
+            _add_product(d.down, low_row.T, h)
             d.down_bias.add_(d_row.sum(0))
-            _call(kernels.scaled, rows1[part], w.norm1, w.norm1_bias, row)
-            low_h = low(d_h)
-            _add_product(d.up, low_h.T, low(row))
-            _add_product(d_row, low_h, by_up)
-            _call(kernels.norm_back, d_row, w.norm1, rows1[part], scales1[part], d.norm1, d.norm1_bias, d_e)
+            _add_product(d.up, d_h.T, mid[part])
+            _add_product(d_row, d_h, by_up)
+            _call(kernels.norm_back, d_row, *norm1, d_e, None)
             _call(kernels.masked, d_e, first, mask, d.out_bias, row)
-            low_row = low(row)
-            d_z, d_b = (low_row @ by_out).float(), torch.empty_like(b)
+            d_z, d_b = row @ by_out, torch.empty_like(b)
             _call(
-                kernels.attend_back, b, first, nodes, mask, film, attended, norms, d_z, d_attended, d_b, d_nodes, d_film
-            )
-            _add_product(d.out, low_row.T, low(d_z))  # z by now
-            low_b = low(d_b)
-            _add_product(d.both, low_b.T, low(e))
-            d.both_bias.add_(d_b.sum(0))
-            _add_product(d_e, low_b, by_both)
-        return None, d_flat.view(E.shape), d_nodes.view(graphs, n, 3 * dx), d_film, None, *d
+                kernels.attend_back, b, first, nodes, mask, film, w.both_bias, attended, norms, d_z, d_attended, d_b,
+                d_nodes, d_film, d.both_bias if ctx.half else None,
+            )  # fmt: skip
+            if not ctx.half:
+                d.both_bias.add_(d_b.sum(0))
+            _add_product(d.out, row.T, d_z)  # z by now
+            _add_product(d.both, d_b.T, e)
+            _add_product(d_e, d_b, by_both)
+        return None, d_flat.view(ctx.shape), d_nodes.view(graphs, n, 3 * dx), d_film, None, *d
 
 
 class Pool(torch.autograd.Function):
@@ -176,7 +181,7 @@ class Pool(torch.autograd.Function):
     def forward(ctx: Any, rows: Tensor) -> Tensor:
         rows = rows.contiguous()
         out = rows.new_empty(len(rows), 4, rows.shape[-1])
-        _call(kernels.pool, rows, out)
+        _call(kernels.pool, rows.detach(), out)
         ctx.save_for_backward(rows, out)
         return out
 
@@ -188,9 +193,9 @@ class Pool(torch.autograd.Function):
         return d_rows
 
 
-def _blocks(nodes: int, n: int, dx: int) -> Iterator[tuple[int, slice]]:
-    """First node of a block, and its pairs."""
-    step = max(1, BLOCK // (n * dx))
+def _blocks(nodes: int, n: int, dx: int, size: int) -> Iterator[tuple[int, slice]]:
+    """First node of a block, and its pairs; numbers of products take `size` bytes."""
+    step = max(1, BLOCK // (n * dx * size))
     for first in range(0, nodes, step):
         yield first, slice(first * n, min(first + step, nodes) * n)
 
@@ -199,22 +204,18 @@ def _unchanged(value: Tensor) -> Tensor:
     return value
 
 
-def _multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """out = a b; `out` is float32."""
-    if a.dtype == out.dtype:
-        torch.mm(a, b, out=out)
-    else:
-        out.copy_(a @ b)
-
-
 def _add_product(into: Tensor, a: Tensor, b: Tensor) -> None:
     """into += a b; `into` is float32."""
     if a.dtype == into.dtype:
         into.addmm_(a, b)
     else:
-        into.add_(a @ b)
+        _call(kernels.add, into, a @ b)
 
 
 def _call(kernel: Any, *arguments: Any) -> None:
     """Kernels see the tensors' memory."""
-    kernel(*(value.detach().numpy() if isinstance(value, Tensor) else value for value in arguments))
+    kernel(*(_memory(value) if isinstance(value, Tensor) else value for value in arguments))
+
+
+def _memory(value: Tensor) -> Any:
+    return (value.view(torch.uint16) if value.dtype == torch.bfloat16 else value).numpy()

@@ -1,7 +1,8 @@
 """The parts of `fused` that are not matrix products, forwards and backwards; features fill the vectors.
 
 Nodes of all graphs are counted through; a block begins with all pairs of node `first`. Its row p is the pair of node
-r = first + p // n with node p % n of the same graph g = r // n. mask (B, n) is 1 at real nodes.
+r = first + p // n with node p % n of the same graph g = r // n. mask (B, n) is 1 at real nodes. What products give
+and take is float32 or bfloat16, the rest float32.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from isostep.network.arithmetic import APART, LOG2_E, ONE, OPTIONS, exp2
+from isostep.network.arithmetic import APART, LOG2_E, ONE, OPTIONS, exp2, narrow, wide
 
 ZERO = np.float32(0)
 EPS = np.float32(1e-5)  # of LayerNorm
@@ -18,10 +19,11 @@ LOWEST = np.float32(-np.inf)
 
 @numba.jit(**APART)
 def attend(both, first, nodes, mask, film, bias, out, norms, z):
-    """both: (e_mul, e_add)(E) without bias, becomes (1 + e_mul, Y). z = film_mul Y + film_add. nodes = q, k, v."""
+    """both: (e_mul, e_add)(E) without bias. z = film_mul Y + film_add. nodes = q, k, v."""
     n, width = mask.shape[1], out.shape[1]
     tops = np.empty((2, width), np.float32)  # two in turn: a maximum in place would become branches, not vectors
     total = np.empty(width, np.float32)
+    mul, Y = np.empty(width, np.float32), np.empty((n, width), np.float32)
     for r in range(first, first + len(both) // n):
         g = r // n
         start = (r - first) * n
@@ -33,15 +35,19 @@ def attend(both, first, nodes, mask, film, bias, out, norms, z):
             before, after = tops[j % 2], tops[1 - j % 2]
             _weigh(
                 pair[:width], pair[width:], nodes[r, :width], other[width : 2 * width], bias[:width], bias[width:],
-                real, before, after,
+                real, mul, Y[j],
             )  # fmt: skip
+            for f in range(width):
+                weight, most = Y[j, f], before[f]
+                after[f] = weight if weight > most else most
         top, reached = tops[n % 2], out[r]
         for f in range(width):
             total[f] = ZERO
             reached[f] = ZERO
         for j in range(n):
-            Y, v = both[start + j, width:], nodes[g * n + j, 2 * width :]
-            _share(Y, top, v, film[g, :width], film[g, width:], total, reached, z[start + j])
+            _share(
+                Y[j], top, nodes[g * n + j, 2 * width :], film[g, :width], film[g, width:], total, reached, z[start + j]
+            )
         for f in range(width):
             total[f] = ONE / total[f]
             reached[f] *= total[f]
@@ -50,15 +56,12 @@ def attend(both, first, nodes, mask, film, bias, out, norms, z):
 
 
 @numba.jit(**APART)
-def _weigh(mul, add, q, k, mul_bias, add_bias, real, before, top):
-    """`add` becomes Y = (mul q k + add) * mask."""
-    for f in range(len(top)):
-        m = mul[f] + mul_bias[f]
-        weight = (m * q[f] * k[f] + add[f] + add_bias[f]) * real
-        most = before[f]
+def _weigh(e_mul, e_add, q, k, mul_bias, add_bias, real, mul, Y):
+    """mul = 1 + e_mul, Y = (mul q k + e_add) * mask."""
+    for f in range(len(Y)):
+        m = wide(e_mul[f]) + mul_bias[f]
         mul[f] = m
-        add[f] = weight
-        top[f] = weight if weight > most else most
+        Y[f] = (m * q[f] * k[f] + wide(e_add[f]) + add_bias[f]) * real
 
 
 @numba.jit(**APART)
@@ -67,27 +70,32 @@ def _share(Y, top, v, film_mul, film_add, total, reached, z):
         share = exp2((Y[f] - top[f]) * LOG2_E)
         total[f] += share
         reached[f] += share * v[f]
-        z[f] = Y[f] * film_mul[f] + film_add[f]
+        z[f] = narrow(Y[f] * film_mul[f] + film_add[f], z)
 
 
 @numba.jit(**APART)
-def attend_back(both, first, nodes, mask, film, out, norms, dz, dout, dboth, dnodes, dfilm):
-    """Gradients of `attend`: dboth is set, the others are added to; dz becomes z."""
+def attend_back(both, first, nodes, mask, film, bias, out, norms, dz, dout, dboth, dnodes, dfilm, dbias):
+    """Gradients of `attend`: dboth is set, the others (dbias unless it is None) are added to; dz becomes z."""
     n, width = mask.shape[1], out.shape[1]
+    mul, Y = np.empty(width, np.float32), np.empty(width, np.float32)
     for r in range(first, first + len(both) // n):
         g = r // n
         for j in range(n):
             p, c = (r - first) * n + j, g * n + j
             real = mask[g, r - g * n] * mask[g, j]
+            _weigh(
+                both[p, :width], both[p, width:], nodes[r, :width], nodes[c, width : 2 * width],
+                bias[:width], bias[width:], real, mul, Y,
+            )  # fmt: skip
             _pull(
-                both[p, :width], both[p, width:], norms[0, r], norms[1, r],
+                mul, Y, norms[0, r], norms[1, r],
                 nodes[r, :width], nodes[c, width : 2 * width], nodes[c, 2 * width :], out[r], dout[r], film[g, :width],
                 real, dz[p], dboth[p, :width], dboth[p, width:],
                 dnodes[r, :width], dnodes[c, width : 2 * width], dnodes[c, 2 * width :],
             )  # fmt: skip
-            _film_back(
-                both[p, width:], film[g, :width], film[g, width:], dz[p], dfilm[g, :width], dfilm[g, width:]
-            )  # fmt: skip
+            _film_back(Y, film[g, :width], film[g, width:], dz[p], dfilm[g, :width], dfilm[g, width:])
+            if dbias is not None:
+                _add(dbias, dboth[p])
 
 
 @numba.jit(**APART)
@@ -95,10 +103,10 @@ def _pull(mul, Y, top, inverse, q, k, v, out, dout, film_mul, real, dz, dmul, dY
     for f in range(len(dz)):
         share = exp2((Y[f] - top[f]) * LOG2_E) * inverse[f] * dout[f]
         dv[f] += share
-        d = (dz[f] * film_mul[f] + share * (v[f] - out[f])) * real
-        dY[f] = d
+        d = (wide(dz[f]) * film_mul[f] + share * (v[f] - out[f])) * real
+        dY[f] = narrow(d, dY)
         through = d * mul[f]
-        dmul[f] = d * q[f] * k[f]
+        dmul[f] = narrow(d * q[f] * k[f], dmul)
         dq[f] += through * k[f]
         dk[f] += through * q[f]
 
@@ -106,20 +114,34 @@ def _pull(mul, Y, top, inverse, q, k, v, out, dout, film_mul, real, dz, dmul, dY
 @numba.jit(**APART)
 def _film_back(Y, film_mul, film_add, dz, dmul, dadd):
     for f in range(len(dz)):
-        dmul[f] += dz[f] * Y[f]
-        dadd[f] += dz[f]
-        dz[f] = Y[f] * film_mul[f] + film_add[f]
+        outer = wide(dz[f])
+        dmul[f] += outer * Y[f]
+        dadd[f] += outer
+        dz[f] = narrow(Y[f] * film_mul[f] + film_add[f], dz)
 
 
 @numba.jit(**APART)
 def _add(total, row):
     for f in range(len(total)):
-        total[f] += row[f]
+        total[f] += wide(row[f])
+
+
+@numba.jit(**APART)
+def add(total, rows):
+    for p in range(len(rows)):
+        _add(total[p], rows[p])
+
+
+@numba.jit(**APART)
+def _copy(to, row):
+    for f in range(len(row)):
+        to[f] = narrow(row[f], to)
 
 
 @numba.jit(**OPTIONS)  # `out` may be `h`
-def residual_norm(h, more, bias, first, mask, weight, shift, centred, scales, out):
-    """out = LayerNorm(h + (more + bias) * mask of the pair); `centred` and `scales` are for the way back."""
+def residual_norm(h, more, bias, first, mask, weight, shift, centred, scales, out, low):
+    """out = LayerNorm(h + (more + bias) * mask of the pair), and `low` too unless it is None; `centred` and `scales`
+    are for the way back."""
     n, width = mask.shape[1], h.shape[1]
     share = ONE / np.float32(width)
     for p in range(len(h)):
@@ -129,7 +151,7 @@ def residual_norm(h, more, bias, first, mask, weight, shift, centred, scales, ou
         row, new, to, c = h[p], more[p], out[p], centred[p]
         mean = ZERO
         for f in range(width):
-            x = row[f] + (new[f] + bias[f]) * real
+            x = row[f] + (wide(new[f]) + bias[f]) * real
             c[f] = x
             mean += x
         mean *= share
@@ -143,11 +165,13 @@ def residual_norm(h, more, bias, first, mask, weight, shift, centred, scales, ou
             d = (c[f] - mean) * scale
             c[f] = d
             to[f] = d * weight[f] + shift[f]
+        if low is not None:
+            _copy(low[p], to)
 
 
 @numba.jit(**APART)
-def norm_back(dout, weight, centred, scales, dweight, dshift, dh):
-    """dh is set; dweight and dshift are added to."""
+def norm_back(dout, weight, centred, scales, dweight, dshift, dh, low):
+    """dh is set, and `low` too unless it is None; dweight and dshift are added to."""
     width = dout.shape[1]
     share = ONE / np.float32(width)
     for p in range(len(dout)):
@@ -166,15 +190,8 @@ def norm_back(dout, weight, centred, scales, dweight, dshift, dh):
         scale = scales[p]
         for f in range(width):
             to[f] = (g[f] * weight[f] - mean - c[f] * along) * scale
-
-
-@numba.jit(**APART)
-def scaled(centred, weight, shift, out):
-    """The norm's result again."""
-    for p in range(len(out)):
-        row, to = centred[p], out[p]
-        for f in range(out.shape[1]):
-            to[f] = row[f] * weight[f] + shift[f]
+        if low is not None:
+            _copy(low[p], to)
 
 
 @numba.jit(**APART)
@@ -183,8 +200,8 @@ def relu(h, bias):
     for p in range(len(h)):
         row = h[p]
         for f in range(h.shape[1]):
-            x = row[f] + bias[f]
-            row[f] = ZERO if x < ZERO else x
+            x = wide(row[f]) + bias[f]
+            row[f] = narrow(ZERO if x < ZERO else x, row)
 
 
 @numba.jit(**APART)
@@ -193,8 +210,8 @@ def relu_back(h, dh, dbias):
     for p in range(len(h)):
         row, d = h[p], dh[p]
         for f in range(h.shape[1]):
-            x = d[f] if row[f] > ZERO else ZERO
-            d[f] = x
+            x = wide(d[f]) if wide(row[f]) > ZERO else ZERO
+            d[f] = narrow(x, d)
             dbias[f] += x
 
 
@@ -209,7 +226,7 @@ def masked(rows, first, mask, total, out):
         row, to = rows[p], out[p]
         for f in range(rows.shape[1]):
             x = row[f] * real
-            to[f] = x
+            to[f] = narrow(x, to)
             total[f] += x
 
 
