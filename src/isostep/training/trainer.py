@@ -24,6 +24,7 @@ from isostep.noise import LOOK, VARY, Draw, PhiloxNoise, uniform
 from isostep.state import GraphState
 from isostep.training.config import OptimizerConfig, TrainConfig
 from isostep.training.loss import Look, Losses, Objective
+from isostep.training.muon import Muon
 from isostep.training.ranks import Ranks
 
 VALIDATION = 2**39  # number of the first validation example
@@ -171,7 +172,7 @@ def _optimizers(c: OptimizerConfig, network: nn.Module, layers: Iterable[nn.Modu
     rest = [p for p in network.parameters() if id(p) not in taken]
     found: list[torch.optim.Optimizer] = []
     if matrices:
-        found.append(torch.optim.Muon(matrices, lr=c.lr, weight_decay=c.weight_decay, adjust_lr_fn="match_rms_adamw"))
+        found.append(Muon(matrices, c.lr, c.weight_decay))
     if rest:
         found.append(kind(rest, lr=c.lr, weight_decay=c.weight_decay, amsgrad=c.amsgrad, fused=True))
     return found
