@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from isostep.network.grum import fused_kernels as kernels
 from isostep.network.grum.reference import GrumNetwork, Pooling, TransformerLayer
@@ -49,11 +48,16 @@ def _run_layer(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One layer; the last one's graph state, which nobody reads, is not computed."""
     a, linear = layer.self_attn, _half_linear if half else _linear
-    nodes = torch.cat((linear(X, a.q) * a.scale, linear(X, a.k), linear(X, a.v)), -1) * mask_x
+    if half:
+        weight = torch.cat((a.q.weight * a.scale, a.k.weight, a.v.weight))
+        bias = torch.cat((a.q.bias * a.scale, a.k.bias, a.v.bias))
+        nodes: Tensor = HalfLinear.apply(X, mask_x, weight, bias)  # type: ignore[assignment]
+    else:
+        nodes = torch.cat((a.q(X) * a.scale, a.k(X), a.v(X)), -1) * mask_x
     film = torch.cat((a.y_e_mul(y) + 1, a.y_e_add(y)), -1)
     new_E, attended = PairLayer.apply(half, E, nodes, film, mask_x.squeeze(-1), *_pair_weights(layer))  # type: ignore[misc]
     attended = torch.addcmul(a.y_x_add(y)[:, None], attended, (a.y_x_mul(y) + 1)[:, None])
-    new_X = layer.normX1(X + linear(attended, a.x_out) * mask_x)
+    new_X = layer.normX1(X + linear(attended, a.x_out, mask_x))
     new_X = layer.normX2(new_X + linear(linear(new_X, layer.linX1).relu_(), layer.linX2))
     if not last:
         new_y = a.y_out(a.y_y(y) + _pooled(a.x_y, X) + _pooled(a.e_y, E.flatten(1, 2)))
@@ -62,12 +66,34 @@ def _run_layer(
     return new_X, new_E, y
 
 
-def _linear(x: Tensor, layer: nn.Linear) -> Tensor:
-    return layer(x)
+def _linear(x: Tensor, layer: nn.Linear, mask: Tensor | None = None) -> Tensor:
+    return layer(x) if mask is None else layer(x) * mask
 
 
-def _half_linear(x: Tensor, layer: nn.Linear) -> Tensor:
-    return functional.linear(x.bfloat16(), layer.weight.bfloat16()) + layer.bias
+def _half_linear(x: Tensor, layer: nn.Linear, mask: Tensor | None = None) -> Tensor:
+    mask = x.new_ones(*x.shape[:-1], 1) if mask is None else mask
+    return HalfLinear.apply(x, mask, layer.weight, layer.bias)  # type: ignore[return-value]
+
+
+class HalfLinear(torch.autograd.Function):
+    """x (..., in), mask (..., 1) -> (x W^T + bias) * mask, with products in bfloat16."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        rows, low_weight, mask = x.flatten(0, -2).bfloat16(), weight.bfloat16(), mask.flatten()
+        out = x.new_empty(*x.shape[:-1], len(weight))
+        _call(kernels.affine, rows @ low_weight.T, bias.detach(), mask, out.view(len(rows), -1))
+        ctx.save_for_backward(rows, mask, low_weight)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        rows, mask, weight = ctx.saved_tensors
+        d_out = grads[0].contiguous()
+        low, d_bias = rows.new_empty(len(rows), len(weight)), d_out.new_zeros(len(weight))
+        _call(kernels.affine_back, d_out.view(low.shape), mask, d_bias, low)
+        d_x = (low @ weight).float().view(*d_out.shape[:-1], -1)
+        return d_x, None, (low.T @ rows).float(), d_bias
 
 
 def _pooled(pooling: Pooling, rows: Tensor) -> Tensor:

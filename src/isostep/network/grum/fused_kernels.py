@@ -231,6 +231,26 @@ def masked(rows, first, mask, total, out):
 
 
 @numba.jit(**APART)
+def affine(rows, bias, mask, out):
+    """out = (rows + bias) * mask of the row."""
+    for p in range(len(rows)):
+        real, row, to = mask[p], rows[p], out[p]
+        for f in range(rows.shape[1]):
+            to[f] = (wide(row[f]) + bias[f]) * real
+
+
+@numba.jit(**APART)
+def affine_back(dout, mask, dbias, drows):
+    """drows is set, dbias added to."""
+    for p in range(len(dout)):
+        real, row, to = mask[p], dout[p], drows[p]
+        for f in range(dout.shape[1]):
+            x = row[f] * real
+            to[f] = narrow(x, to)
+            dbias[f] += x
+
+
+@numba.jit(**APART)
 def pool(rows, out):
     """[mean, min, max, std] over rows (B, R, width): out (B, 4, width)."""
     graphs, length, width = rows.shape
