@@ -37,9 +37,7 @@ def attend(both, first, nodes, mask, film, bias, out, norms, z):
                 pair[:width], pair[width:], nodes[r, :width], other[width : 2 * width], bias[:width], bias[width:],
                 real, mul, Y[j],
             )  # fmt: skip
-            for f in range(width):
-                weight, most = Y[j, f], before[f]
-                after[f] = weight if weight > most else most
+            _raise(Y[j], before, after)
         top, reached = tops[n % 2], out[r]
         for f in range(width):
             total[f] = ZERO
@@ -62,6 +60,13 @@ def _weigh(e_mul, e_add, q, k, mul_bias, add_bias, real, mul, Y):
         m = wide(e_mul[f]) + mul_bias[f]
         mul[f] = m
         Y[f] = (m * q[f] * k[f] + wide(e_add[f]) + add_bias[f]) * real
+
+
+@numba.jit(**APART)
+def _raise(Y, before, top):
+    for f in range(len(Y)):
+        weight, most = Y[f], before[f]
+        top[f] = weight if weight > most else most
 
 
 @numba.jit(**APART)
