@@ -143,17 +143,20 @@ class PairLayer(torch.autograd.Function):
         rows1, rows2, scales1, scales2 = (E.new_empty(count, *width) for width in ((de,), (de,), (), ()))
         attended, norms = nodes.new_empty(graphs * n, dx), nodes.new_empty(2, graphs * n, dx)
         nodes = nodes.view(graphs * n, 3 * dx)
+        by = PairWeights(*map(_memory, w))  # once, not for every block
+        near, every, *states = map(_memory, (mask, everywhere, nodes, film, attended, norms))
         for first, part in _blocks(graphs * n, n, dx, both.element_size()):
             b, h, m, out = both[part], inner[part], mid[part], new_E[part]
             torch.mm(low_E[part], both_T, out=b)
             z = b.new_empty(len(b), dx)
-            _call(kernels.attend, b, first, nodes, mask, film, w.both_bias, attended, norms, z)
-            norm1 = (w.norm1, w.norm1_bias, rows1[part], scales1[part])
-            norm2 = (w.norm2, w.norm2_bias, rows2[part], scales2[part])
-            _call(kernels.residual_norm, flat[part], z @ out_T, w.out_bias, first, mask, *norm1, out, m)
+            _call(kernels.attend, b, first, near, *states, by.both_bias, z)
+            norm1 = (by.norm1, by.norm1_bias, rows1[part], scales1[part])
+            norm2 = (by.norm2, by.norm2_bias, rows2[part], scales2[part])
+            middle, low_middle = (out, m) if half else (m, None)
+            _call(kernels.residual_norm, flat[part], z @ out_T, by.out_bias, first, near, *norm1, middle, low_middle)
             torch.mm(m, up_T, out=h)
-            _call(kernels.relu, h, w.up_bias)
-            _call(kernels.residual_norm, out, h @ down_T, w.down_bias, first, everywhere, *norm2, out, None)
+            _call(kernels.relu, h, by.up_bias)
+            _call(kernels.residual_norm, middle, h @ down_T, by.down_bias, first, every, *norm2, out, None)
         ctx.half, ctx.shape = half, E.shape
         ctx.save_for_backward(
             low_E, nodes, film, mask, both, inner, mid, rows1, rows2, scales1, scales2, attended, norms,
@@ -172,26 +175,27 @@ class PairLayer(torch.autograd.Function):
         d_flat = rows1.new_empty(rows1.shape)
         d_nodes, d_film = torch.zeros_like(nodes), torch.zeros_like(film)
         d_new, d_attended = grads[0].contiguous().view(-1, de), grads[1].contiguous().view(-1, dx)
+        by, to = (PairWeights(*map(_memory, values)) for values in (w, d))
+        near, *states = map(_memory, (mask, nodes, film, attended, norms))
+        d_states = [_memory(value) for value in (d_attended, d_nodes, d_film)]
         for first, part in _blocks(graphs * n, n, dx, both.element_size()):
             e, b, h, d_e = low_E[part], both[part], inner[part], d_flat[part]
             row, d_row = torch.empty_like(e), torch.empty_like(d_e)
-            norm1 = (w.norm1, rows1[part], scales1[part], d.norm1, d.norm1_bias)
-            norm2 = (w.norm2, rows2[part], scales2[part], d.norm2, d.norm2_bias)
+            norm1 = (by.norm1, rows1[part], scales1[part], to.norm1, to.norm1_bias)
+            norm2 = (by.norm2, rows2[part], scales2[part], to.norm2, to.norm2_bias)
             _call(kernels.norm_back, d_new[part], *norm2, d_row, row if ctx.half else None)
             low_row = row if ctx.half else d_row
             d_h = low_row @ by_down
-            _call(kernels.relu_back, h, d_h, d.up_bias)
+            _call(kernels.relu_back, h, d_h, to.up_bias)
             _add_product(d.down, low_row.T, h)
             d.down_bias.add_(d_row.sum(0))
             _add_product(d.up, d_h.T, mid[part])
             _add_product(d_row, d_h, by_up)
             _call(kernels.norm_back, d_row, *norm1, d_e, None)
-            _call(kernels.masked, d_e, first, mask, d.out_bias, row)
+            _call(kernels.masked, d_e, first, near, to.out_bias, row)
             d_z, d_b = row @ by_out, torch.empty_like(b)
-            _call(
-                kernels.attend_back, b, first, nodes, mask, film, w.both_bias, attended, norms, d_z, d_attended, d_b,
-                d_nodes, d_film, d.both_bias if ctx.half else None,
-            )  # fmt: skip
+            d_bias = to.both_bias if ctx.half else None
+            _call(kernels.attend_back, b, first, near, *states, by.both_bias, d_z, d_b, *d_states, d_bias)
             if not ctx.half:
                 d.both_bias.add_(d_b.sum(0))
             _add_product(d.out, row.T, d_z)  # z by now

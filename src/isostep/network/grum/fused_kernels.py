@@ -18,7 +18,7 @@ LOWEST = np.float32(-np.inf)
 
 
 @numba.jit(**APART)
-def attend(both, first, nodes, mask, film, bias, out, norms, z):
+def attend(both, first, mask, nodes, film, out, norms, bias, z):
     """both: (e_mul, e_add)(E) without bias. z = film_mul Y + film_add. nodes = q, k, v."""
     n, width = mask.shape[1], out.shape[1]
     tops = np.empty((2, width), np.float32)  # two in turn: a maximum in place would become branches, not vectors
@@ -79,7 +79,7 @@ def _share(Y, top, v, film_mul, film_add, total, reached, z):
 
 
 @numba.jit(**APART)
-def attend_back(both, first, nodes, mask, film, bias, out, norms, dz, dout, dboth, dnodes, dfilm, dbias):
+def attend_back(both, first, mask, nodes, film, out, norms, bias, dz, dboth, dout, dnodes, dfilm, dbias):
     """Gradients of `attend`: dboth is set, the others (dbias unless it is None) are added to; dz becomes z."""
     n, width = mask.shape[1], out.shape[1]
     mul, Y = np.empty(width, np.float32), np.empty(width, np.float32)
