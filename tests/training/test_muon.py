@@ -25,7 +25,7 @@ def draw_gradients(ours: list[nn.Parameter], theirs: list[nn.Parameter]) -> None
 
 
 def test_steps_are_those_of_torch_also_after_taking_over_its_state():
-    """Apart by bfloat16's rounding of a direction, 2^-8, at most."""
+    """Apart by a few roundings of bfloat16, 2^-8 each, at most."""
     ours, theirs = matrices(), matrices()
     expected = torch.optim.Muon(theirs, lr=0.02, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
     found = Muon(ours, lr=0.02, weight_decay=0.1)
