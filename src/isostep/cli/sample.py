@@ -63,7 +63,7 @@ def sample(
 ) -> None:
     """Generate graphs or molecules.
 
-    Examples: `isostep sample grum-qm9-small -n 64 --out runs/first` (schedule auto: 50 calls a graph);
+    Examples: `isostep sample grum-qm9 -n 64 --out runs/first` (schedule auto: 50 calls a graph);
     `isostep sample grum-community-small -n 64 --schedule dvs --seed 1 --out runs/dvs` (the paper's sampler).
 
     A run folder fills up shard by shard: watch it with `isostep runs status DIR`.
