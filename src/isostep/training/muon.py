@@ -1,4 +1,4 @@
-"""Muon as torch has it, with matrices of equal shape in one product: half the time, for small matrices a quarter.
+"""Muon as torch has it, with matrices of equal shape in one product: less than half the time on `grum-qm9`.
 
     M <- M + (1 - mu) (G - M),   W <- (1 - lr decay) W - 0.2 lr sqrt(max(rows, columns)) O(G + mu (M - G))
 
