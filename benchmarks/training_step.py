@@ -2,8 +2,12 @@
 how far their gradients are apart.
 
     python benchmarks/training_step.py [--json]
+    python benchmarks/training_step.py --preset grum-qm9 [--json]
 
-Processor seconds of forward, loss and backward, least of a few, one thread, the same batch for both.
+Processor seconds of forward, loss and backward, least of a few, one thread, the same batch for both;
+`products_seconds`: what its matrix products alone would take at the rate of a large one in float32. With a preset:
+whole steps of it (examples, gradients, optimizer, averaged weights) by both optimizers and precisions in turn, each
+beside the preset's own.
 """
 
 from __future__ import annotations
@@ -19,12 +23,16 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.networks import CASES, Case
+from benchmarks.networks import CASES, Case, gflop, roofline
 from benchmarks.output import show
 
 from isostep.network.grum.fused import FusedGrum
+from isostep.training.config import check_config, load_config
+from isostep.training.presets import find
+from isostep.training.trainer import Trainer
 
 SIZES = {"grum-qm9": 64, "grum-planar": 2}  # graphs of a batch
+PRECISIONS = ("float32", "bfloat16")
 
 
 def step(network: nn.Module, weights: list[nn.Parameter], batch: tuple[Tensor, ...]) -> tuple[float, list[Tensor]]:
@@ -54,6 +62,7 @@ def measure(case: Case, graphs: int, repeats: int = 4) -> dict:
         "plain_seconds": best["plain"],
         "fused_seconds": best["fused"],
         "ratio": best["plain"] / best["fused"],
+        "products_seconds": gflop(lambda: step(plain, weights, batch)) / roofline(),
         "gradients_apart": apart("fused"),
         "bfloat16_seconds": best["half"],
         "bfloat16_ratio": best["plain"] / best["half"],
@@ -61,12 +70,39 @@ def measure(case: Case, graphs: int, repeats: int = 4) -> dict:
     }
 
 
+def measure_preset(name: str, repeats: int = 6) -> list[dict]:
+    config = load_config(find(name))
+    data = config.training.load(config.data)
+
+    def trainer(kind: str, precision: str) -> Trainer:
+        plain = config.model_dump()
+        plain["optimizer"]["kind"], plain["run"]["precision"] = kind, precision
+        return Trainer(check_config(plain, name), data)
+
+    arms = {(kind, precision): trainer(kind, precision) for kind in ("adamw", "muon") for precision in PRECISIONS}
+    seconds: dict[tuple[str, str], list[float]] = {arm: [] for arm in arms}
+    for _ in range(repeats):  # in turn, so that other programs slow all of them
+        for arm, each in arms.items():
+            began = time.process_time()
+            each.step()
+            seconds[arm].append(time.process_time() - began)
+    own = min(seconds[config.optimizer.kind, config.run.precision])
+    return [
+        {"optimizer": kind, "precision": precision, "seconds": min(found), "to_preset": min(found) / own}
+        for (kind, precision), found in seconds.items()
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = [measure(case, SIZES[case.name]) for case in CASES if case.name in SIZES]
+    if options.preset:
+        found = measure_preset(options.preset)
+    else:
+        found = [measure(case, SIZES[case.name]) for case in CASES if case.name in SIZES]
     show(found, options.json)
 
 
