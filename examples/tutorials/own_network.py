@@ -36,6 +36,7 @@ def rings(count: int, generator: torch.Generator) -> torch.Tensor:
 
 
 def main(steps: int = 2000) -> None:
+    torch.manual_seed(0)
     generator, network = torch.Generator().manual_seed(0), Denoiser()
     optimizer = torch.optim.Adam(network.parameters(), 2e-3)
     mask = torch.ones(64, NODES)

@@ -1,4 +1,4 @@
-"""Isostep: equal-information sampling for graph diffusion models."""
+"""Isostep: sampling for graph diffusion models with few network calls."""
 
 from __future__ import annotations
 
