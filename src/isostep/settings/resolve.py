@@ -65,6 +65,9 @@ def resolve(preset: SamplerPreset, budget: int | None = None, **chosen: Any) -> 
     if preset.corrector is not None:
         values |= {"corrector": "langevin", "snr": preset.corrector.snr, "scale": preset.corrector.scale}
     options = {**preset.schedule_options(schedule, solver), **given.get("schedule_options", {})}
+    if entry.given is not None:
+        times = entry.given.make(f"schedule {schedule}", options=options)
+        options, values["steps"] = {"times": times}, len(times) - 1
     values |= {**given, "schedule": schedule, "solver": solver, "schedule_options": options}
     settings = checked(SamplerSettings, values, "sampler settings")
     made = make_solver(settings)
