@@ -77,6 +77,32 @@ def test_steps_and_calls_that_disagree_are_refused(solver, steps, calls, agree):
     assert not Path("run").exists()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (("--schedule", "uniform", "--solver", "reverse"), "the reverse solver works on score SDEs"),
+        (
+            ("--schedule", "error", "--solver", "euler"),
+            "needs a solver with a tolerance, euler has none; use heun-error",
+        ),
+        (
+            ("--schedule", "error", "--set", "eps_bound=NaN"),
+            "eps_bound must be from 0 to dt_min, which is 0.001, got nan",
+        ),
+        (
+            ("--schedule", "error", "--set", "eps_bound=.9"),
+            "eps_bound must be from 0 to dt_min, which is 0.001, got 0.9",
+        ),
+        (("--temperature", "Z=.5"), "a temperature for 'Z', but the model's components are X, A"),
+        (("--seed", -1), "seed must be a whole number from 0"),
+    ],
+)
+def test_a_refused_command_does_not_stand_in_the_way_of_the_right_one(wrong, words):
+    few = ("sample", TOY, "-n", 2, "--steps", 40, "--out", "run")
+    assert words in refused(*few, *wrong)
+    assert isostep(*few).code == 0
+
+
 def test_import_does_not_replace_a_model_unless_told():
     assert isostep("import", MOL, "--out", "model").code == 0
     before = Path("model/model.json").read_bytes()

@@ -21,6 +21,7 @@ from isostep.base.progress import progress as task_of
 from isostep.base.versions import versions
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
+from isostep.noise import check_seed
 from isostep.run.format import Machine, RunPlan
 from isostep.run.reading import is_run, read_run
 from isostep.run.workers import Job, Outcome, ProcessExecutor, Work, cores, dispatch, pack_shard, run_here
@@ -28,7 +29,7 @@ from isostep.run.writer import Writer, open_run
 from isostep.sampling.account import Account, warn_remarks
 from isostep.sampling.calibrate import prepare
 from isostep.sampling.run import DEFAULT_BATCH, SampleResult, advise
-from isostep.settings.resolve import resolve
+from isostep.settings.resolve import make_solver, resolve
 from isostep.settings.schema import SamplerSettings
 
 SHARD = 1024  # graphs of a shard, rounded up to whole batches
@@ -100,13 +101,15 @@ def sample_run(
     engine = Engine(workers, ray, threads)
     loaded = load_model(model, weights, device, preset)
     settings = resolve(loaded.info.sampler, calls, **chosen)
-    advise(loaded, calls, **chosen)
     name = loaded.info.name if isinstance(model, Model) else str(model)
     size = shard_size or -(-SHARD // max(1, batch_size)) * batch_size
     if not 1 <= n <= 2**40 or not 0 <= start <= 2**40:
         raise InputError(f"n must be from 1 to 2^40 and start from 0, got {n} and {start}")
     if not 1 <= batch_size <= size <= 2**20:
         raise InputError(f"batch size and shard size must be 1 to 2^20 and in this order, got {batch_size}, {size}")
+    check_seed(seed)
+    make_solver(settings).check(loaded.sde)
+    advise(loaded, calls, **chosen)
     asked = {**json.loads(settings.model_dump_json()), "calls": calls}
     with showing(progress):
         settings = _measured_before(Path(out), asked, loaded) or prepare(loaded, settings, calls)

@@ -69,7 +69,7 @@ def resolve(preset: SamplerPreset, budget: int | None = None, **chosen: Any) -> 
         times = entry.given.make(f"schedule {schedule}", options=options)
         options, values["steps"] = {"times": times}, len(times) - 1
     values |= {**given, "schedule": schedule, "solver": solver, "schedule_options": options}
-    settings = checked(SamplerSettings, values, "sampler settings")
+    settings = _with_knob(checked(SamplerSettings, values, "sampler settings"))
     made = make_solver(settings)
     if budget is not None and "steps" in asked and settings.steps != budget // made.calls_per_step:
         raise InputError(
@@ -142,6 +142,22 @@ def _auto(auto: AutoChoice, given: dict[str, Any]) -> dict[str, Any]:
         return given
     given["solver_options"] = {**auto.solver_options, **given.get("solver_options", {})}
     return auto.model_dump(include={"corrector"}, exclude_none=True) | given
+
+
+def _with_knob(settings: SamplerSettings) -> SamplerSettings:
+    """With the option of the solver that the schedule turns; a solver without it cannot serve the schedule."""
+    entry, serving = SCHEDULES[settings.schedule], look_up(SOLVERS, "solver", settings.solver)
+    knob = entry.budget_knob
+    if knob is None or knob.table != "solver_options":
+        return settings
+    if knob.name not in serving.options(int(serving.inner_corrector)):
+        raise InputError(
+            f"schedule {settings.schedule} needs a solver with a {knob.name}, {settings.solver} has none; "
+            f"use {entry.usual_solver}"
+        )
+    if {**serving.usual, **settings.solver_options}.get(knob.name) is not None:
+        return settings
+    return settings.model_copy(update={"solver_options": {**settings.solver_options, knob.name: knob.usual}})
 
 
 def build(settings: SamplerSettings) -> Sampler:
