@@ -33,7 +33,7 @@ def test_every_schedule_goes_with_every_solver_that_can_serve_it(schedule, solve
         settings = settings.model_copy(update={"schedule_options": times})
     sampler = build(settings)
     assert sampler.solver.calls_per_step in (1, 2)
-    if SCHEDULES[schedule].clock_option:
+    if SCHEDULES[schedule].clock_field:
         assert sampler.controller.couples_graphs == (clock == "batch")
 
 
@@ -87,3 +87,11 @@ def test_what_a_solver_says_of_itself_is_no_option():
         for claim in ("calls_per_step", "corrector"):
             with pytest.raises(InputError, match=f"has no option '{claim}'"):
                 resolve(SamplerPreset(), schedule="uniform", solver=name, solver_options={claim: 3})
+
+
+@pytest.mark.parametrize("clock", ["batch", "graph"])
+def test_the_clock_is_chosen_as_such_and_not_by_an_option(clock):
+    for name, entry in SCHEDULES.items():
+        if entry.clock_field:
+            with pytest.raises(InputError, match=f"schedule {name} has no option '{entry.clock_field}'"):
+                resolve(SamplerPreset(), schedule=name, clock=clock, schedule_options={entry.clock_field: "batch"})

@@ -167,9 +167,8 @@ def build(settings: SamplerSettings) -> Sampler:
 
 def _make_controller(settings: SamplerSettings) -> Controller:
     entry = look_up(SCHEDULES, "schedule", settings.schedule)
-    clock = {entry.clock_option: settings.clock} if entry.clock_option else {}
-    options = {**clock, **settings.schedule_options}
-    return entry.make(f"schedule {settings.schedule}", settings.steps, options=options)
+    clock = {entry.clock_field: settings.clock} if entry.clock_field else {}
+    return entry.make(f"schedule {settings.schedule}", settings.steps, options=settings.schedule_options, **clock)
 
 
 def make_solver(settings: SamplerSettings) -> Solver:

@@ -31,7 +31,7 @@ class Schedule(Entry):
     budget_knob: Knob | None = None  # without one, the steps are what a budget of calls sets
     usual_solver: str = ""  # else the preset's
     usual_clock: Literal["batch", "graph"] = "graph"
-    clock_option: str = ""  # the option that takes the clock
+    clock_field: str = ""  # the field that takes the clock
     proposal: Entry | None = None  # a function from a pilot to constants for it
     candidates: tuple[Mapping[str, Any], ...] = ()  # options with which `isostep tune` tries it
 
@@ -67,10 +67,10 @@ SCHEDULES: dict[str, Schedule] = {
         f"{DVS}:dvs",
         "Drift Variation Score: every step covers the same information; base step 1/N",
         settings=f"{DVS}:Dvs",
-        derived=("dt_base",),
+        derived=("dt_base", "reduction"),
         budget_knob=Knob("schedule_options", "kappa", 1e-6, 1.0, 1e12),
         usual_clock="batch",  # the paper's form; per-graph clocks are a choice
-        clock_option="reduction",
+        clock_field="reduction",
         proposal=Entry("isostep.control.propose:propose"),
     ),
     "arclength": Schedule(
