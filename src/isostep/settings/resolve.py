@@ -71,6 +71,11 @@ def resolve(preset: SamplerPreset, budget: int | None = None, **chosen: Any) -> 
     values |= {**given, "schedule": schedule, "solver": solver, "schedule_options": options}
     settings = _with_knob(checked(SamplerSettings, values, "sampler settings"))
     made = make_solver(settings)
+    idle = [name for name in ("snr", "scale") if name in asked and "corrector" not in asked]
+    if idle and settings.corrector == "none" and not SOLVERS[solver].inner_corrector:
+        raise InputError(
+            f"{idle[0]} is the Langevin corrector's, and there is none here; choose corrector langevin, too"
+        )
     if budget is not None and "steps" in asked and settings.steps != budget // made.calls_per_step:
         raise InputError(
             f"{settings.steps} steps of {made.calls_per_step} network calls are not a budget of {budget} calls; "
