@@ -62,6 +62,47 @@ def test_sampling_without_a_folder_says_that_nothing_is_kept():
 
 
 @pytest.mark.parametrize(
+    "option", [("--workers", 2), ("--ray", "auto"), ("--threads", 7), ("--shard-size", 3), ("--trace",), ("--sdf",)]
+)
+def test_what_only_a_run_folder_has_is_refused_without_one(option):
+    few = ("sample", TOY, "-n", 2, "--schedule", "uniform", "--steps", 2)
+    assert f"{option[0]} needs a run folder: add --out DIR" in refused(*few, *option)
+
+
+def test_graphs_are_refused_as_sdf_before_they_are_sampled():
+    few = ("sample", TOY, "-n", 2, "--schedule", "uniform", "--steps", 2, "--out", "run")
+    assert f"{TOY} makes graphs, which cannot be written as sdf" in refused(*few, "--sdf")
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("option", [("--snr", 0.5), ("--scale", 3)])
+def test_numbers_of_a_corrector_that_is_not_there_are_refused(option):
+    few = ("sample", TOY, "-n", 2, "--schedule", "uniform", "--steps", 2, *option)
+    assert f"{option[0][2:]} is the Langevin corrector's, and there is none" in refused(*few)
+    assert isostep(*few, "--corrector", "langevin").code == 0
+    settings = package.sample(TOY, 2, schedule="uniform", steps=2).settings
+    assert package.sample(TOY, 2, **settings.model_dump()).settings == settings  # these name their corrector: none
+
+
+@pytest.mark.parametrize(
+    ("schedule", "option"),
+    [
+        *(("dvs", option) for option in (("--out", "t.txt"), ("--power", 0.7), ("--combine", "A"), ("--steps", 20))),
+        ("arclength", ("--plot", "p")),
+    ],
+)
+def test_calibrate_refuses_what_says_nothing_to_the_schedule(schedule, option):
+    words = f"{option[0]} says nothing to the schedule {schedule}; leave it out"
+    assert words in refused("calibrate", TOY, "--schedule", schedule, *option)
+
+
+def test_calibrate_prints_each_schedule_under_its_own_name():
+    for name in ("arclength", "decisions"):
+        ended = isostep("calibrate", TOY, "--schedule", name, "--steps", 2, "--graphs", 2, "--pilot-steps", 10)
+        assert f"\n{name}, 2 steps, t = 0.0000 " in ended.out
+
+
+@pytest.mark.parametrize(
     ("solver", "steps", "calls", "agree"),
     [("euler", 10, 10, True), ("heun", 5, 10, True), ("euler", 10, 20, False), ("heun", 10, 10, False)],
 )
@@ -75,6 +116,32 @@ def test_steps_and_calls_that_disagree_are_refused(solver, steps, calls, agree):
     options = ("--schedule", "uniform", "--solver", solver, "--steps", steps, "--calls", calls)
     assert "not both" in refused("sample", TOY, "-n", 1, *options, "--out", "run")
     assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (("--schedule", "uniform", "--solver", "reverse"), "the reverse solver works on score SDEs"),
+        (
+            ("--schedule", "error", "--solver", "euler"),
+            "needs a solver with a tolerance, euler has none; use heun-error",
+        ),
+        (
+            ("--schedule", "error", "--set", "eps_bound=NaN"),
+            "eps_bound must be from 0 to dt_min, which is 0.001, got nan",
+        ),
+        (
+            ("--schedule", "error", "--set", "eps_bound=.9"),
+            "eps_bound must be from 0 to dt_min, which is 0.001, got 0.9",
+        ),
+        (("--temperature", "Z=.5"), "a temperature for 'Z', but the model's components are X, A"),
+        (("--seed", -1), "seed must be a whole number from 0"),
+    ],
+)
+def test_a_refused_command_does_not_stand_in_the_way_of_the_right_one(wrong, words):
+    few = ("sample", TOY, "-n", 2, "--steps", 40, "--out", "run")
+    assert words in refused(*few, *wrong)
+    assert isostep(*few).code == 0
 
 
 def test_import_does_not_replace_a_model_unless_told():

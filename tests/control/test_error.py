@@ -64,3 +64,9 @@ def test_a_solver_without_an_estimate_is_refused():
         integrate(MODEL, MODEL.prior(2), ErrorControl(), Euler(), BrownianTree(0))
     with pytest.raises(InputError, match="dt_min"):
         ErrorControl(dt_min=0.5, dt_max=0.1)
+
+
+def test_a_run_ends_less_than_a_step_before_the_end():
+    for bound in (float("nan"), -1e-9, 0.9):
+        with pytest.raises(InputError, match="eps_bound must be from 0 to dt_min"):
+            ErrorControl(eps_bound=bound)

@@ -11,7 +11,7 @@ import torch
 from isostep.base.errors import InputError
 from isostep.control import Grid, Measured, cosine, gdss, karras, power, quadratic, uniform
 from isostep.control.fisher import fisher
-from isostep.control.grid import ranges, times
+from isostep.control.grid import ranges
 from tests.problems import seconds
 
 
@@ -152,8 +152,3 @@ def test_wrong_ranges_are_refused(options, words):
     with pytest.raises(InputError) as caught:
         ranges(10, **options)
     assert words in str(caught.value)
-
-
-def test_a_file_of_times_without_end_is_refused():
-    with pytest.raises(InputError, match="more than 1,048,576 characters"):
-        times(3, "/dev/zero")

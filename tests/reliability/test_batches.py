@@ -21,7 +21,7 @@ from isostep.settings.schedules import SCHEDULES
 from isostep.solver.heun import Heun
 from tests.problems import chatter, noisy_graphs
 
-TIMES = "".join(f"{i / 20}\n" for i in range(21))
+TIMES = "".join(f"{i / 12}\n" for i in range(13))
 
 
 @pytest.fixture(scope="module")

@@ -24,15 +24,15 @@ class Entry:
     help: str = ""
     usual: Mapping[str, Any] = field(default_factory=dict[str, Any])  # options it has unless others are given
     settings: str = ""  # home of the class whose fields are the options, where `home` only passes them on
-    derived: tuple[str, ...] = ()  # fields of that class that `home` sets itself
+    derived: tuple[str, ...] = ()  # fields of that class that are no options: `home` or the caller sets them
 
-    def make(self, called: str, *args: Any, options: Mapping[str, Any]) -> Any:
+    def make(self, called: str, *args: Any, options: Mapping[str, Any], **derived: Any) -> Any:
         """Call it with a user's options; one that is unknown, missing or of the wrong type is the user's error."""
         allowed = self.options(len(args))
         if unknown := sorted(options.keys() - allowed):
             raise InputError(f"{called} has no option {unknown[0]!r}; it takes: {', '.join(sorted(allowed)) or 'none'}")
         try:
-            return _load(self.home)(*args, **{**self.usual, **options})
+            return _load(self.home)(*args, **{**self.usual, **options, **derived})
         except InputError:
             raise
         except (TypeError, ValueError, OverflowError) as error:

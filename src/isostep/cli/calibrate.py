@@ -1,4 +1,4 @@
-"""`isostep calibrate`: measure a model's information rate once, and cut it into equal steps."""
+"""`isostep calibrate`: measure a model once on a pilot, and make a schedule or its constants of what was found."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import Any
 
 import typer
 
+from isostep.base.errors import InputError
 from isostep.base.registry import look_up
 from isostep.settings.schedules import PLAIN, SCHEDULES
 
 CALIBRATED = {name: entry for name, entry in SCHEDULES.items() if entry.needs_pilot or entry.proposal}
 FIRST = next(name for name, entry in CALIBRATED.items() if entry.needs_pilot)
+STEPS = 50
 PROPOSING = ", ".join(name for name, entry in CALIBRATED.items() if entry.proposal)
 
 
 def calibrate(
     model: str = typer.Argument(help="Embedded name, model folder, or released .pth file."),
     schedule: str = typer.Option(FIRST, help=f"{', '.join(CALIBRATED)}; {PROPOSING}: proposes its constants."),
-    steps: int = typer.Option(50, help="Steps of the schedule to print."),
+    steps: int | None = typer.Option(None, help=f"Steps of the schedule to print; default: {STEPS}."),
     solver: str | None = typer.Option(None, help="Solver of the pilot; default: the model's preset."),
     corrector: str | None = typer.Option(None, help="langevin or none; default: the model's preset."),
     graphs: int = typer.Option(32, help="Graphs of the pilot."),
@@ -33,7 +35,7 @@ def calibrate(
     plot: Path | None = typer.Option(None, help=f"For {PROPOSING}: also draw the steps, into PLOT.svg and PLOT.png."),
     as_json: bool = typer.Option(False, "--json", help="Print times and cost as JSON."),
 ) -> None:
-    """Measure the information rate on a pilot batch, store it, and print the schedule.
+    """Measure a model on a pilot batch, store what was found, and print the schedule or its constants.
 
     Example: `isostep calibrate grum-community-small --steps 50`
     """
@@ -42,13 +44,18 @@ def calibrate(
     from isostep.sampling.calibrate import PilotPlan, pilot_for
     from isostep.settings.resolve import pilot_times, resolve
 
+    proposal = look_up(CALIBRATED, "calibrated schedule", schedule).proposal
+    shape = {"power": power, "combine": combine, "smooth": smooth, "floor": floor}
+    idle = {"steps": steps, "out": out, **shape} if proposal else {"plot": plot}
+    if given := [name for name, value in idle.items() if value is not None]:
+        raise InputError(f"--{given[0]} says nothing to the schedule {schedule}; leave it out")
     loaded = load_model(model)
-    if proposal := look_up(CALIBRATED, "calibrated schedule", schedule).proposal:
+    if proposal:
         settings = resolve(loaded.info.sampler, schedule=PLAIN, solver=solver, corrector=corrector, clock="graph")
         pilot = pilot_for(loaded, settings, PilotPlan(graphs, pilot_steps), fresh=fresh)
         _show(proposal.make(schedule, pilot, options={}), pilot, loaded.info.name, plot, as_json)
         return
-    shape = {"power": power, "combine": combine, "smooth": smooth, "floor": floor}
+    steps = STEPS if steps is None else steps
     settings = resolve(
         loaded.info.sampler, schedule=schedule, steps=steps, solver=solver, corrector=corrector, clock="graph",
         schedule_options={name: value for name, value in shape.items() if value is not None},
@@ -61,7 +68,7 @@ def calibrate(
         typer.echo(json.dumps({"times": times, "pilot_graphs": pilot.graphs, "pilot_calls": pilot.calls}))
         return
     typer.echo(f"{loaded.info.name}: pilot of {pilot.graphs} graphs, {pilot.calls} network calls on that batch")
-    typer.echo(f"{steps} steps of equal information, t = " + " ".join(f"{t:.4f}" for t in times))
+    typer.echo(f"{schedule}, {steps} steps, t = " + " ".join(f"{t:.4f}" for t in times))
 
 
 def _show(found: Any, pilot: Any, name: str, plot: Path | None, as_json: bool) -> None:

@@ -80,10 +80,14 @@ def sample(
 
     count = count_workers(workers)
     if out is None:
-        if count > 1 or ray is not None:
-            raise InputError("--workers and --ray need a run folder: add --out DIR")
+        of_folders = {
+            "--workers": count > 1, "--ray": ray is not None, "--threads": threads is not None,
+            "--shard-size": shard_size is not None, "--trace": trace, "--sdf": sdf,
+        }  # fmt: skip
+        if needy := [name for name, given in of_folders.items() if given]:
+            raise InputError(f"{needy[0]} needs a run folder: add --out DIR")
         try:
-            summary = _in_memory(model, n, preset, trace, **common, **chosen)
+            summary = _in_memory(model, n, preset, **common, **chosen)
         except KeyboardInterrupt:
             raise Interrupted("nothing is kept without --out; with --out DIR a run can be continued") from None
     else:
@@ -91,12 +95,8 @@ def sample(
 
         summary = sample_run(
             model, n, out, preset=preset, trace=trace, workers=count, ray=ray, threads=threads,
-            shard_size=shard_size, **common, **chosen,
+            shard_size=shard_size, sdf=sdf, **common, **chosen,
         )  # fmt: skip
-        if sdf:
-            from isostep.run.export import export_items
-
-            export_items(out, out / "molecules.sdf", "sdf")
     if as_json:
         typer.echo(json.dumps(summary))
     else:
@@ -105,12 +105,12 @@ def sample(
         log.warning("the graphs are not kept: --out DIR writes them")
 
 
-def _in_memory(model: str, n: int, preset: str | None, trace: bool, **options: Any) -> dict[str, Any]:
+def _in_memory(model: str, n: int, preset: str | None, **options: Any) -> dict[str, Any]:
     from isostep.model.lookup import load_model
     from isostep.sampling.run import sample as draw
 
     loaded = load_model(model, options.pop("weights"), options["device"], preset)
-    return draw(loaded, n, trace=int(trace), **options).summary()
+    return draw(loaded, n, **options).summary()
 
 
 def solver_options(eta: float | None, temperature: str | None, clean_end: bool | None = None) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class ErrorControl(Silent):
     def __post_init__(self) -> None:
         if not (0 < self.dt_min <= self.dt_first <= self.dt_max and 0 < self.safety <= 1):
             raise InputError(f"need 0 < dt_min <= dt_first <= dt_max and 0 < safety <= 1, got {self}")
+        if not 0 <= self.eps_bound <= self.dt_min:  # what is left at the end
+            raise InputError(f"eps_bound must be from 0 to dt_min, which is {self.dt_min:g}, got {self.eps_bound}")
 
     def start(self, t: Tensor, components: int, t_end: float) -> ErrorMemory:
         return ErrorMemory(torch.full_like(t, self.dt_first), torch.full_like(t, t_end))

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,26 +150,44 @@ def gdss(steps: int, eps: float = 1e-4) -> GdssGrid:
 MOST_CHARACTERS = 2**20  # of a file of times
 
 
-def times(steps: int, file: str) -> Grid:
-    """Explicit times from a file: whitespace- or comma-separated numbers from 0 to 1. The step count is the file's."""
+def given_times(times: Iterable[float] | None = None, file: str | Path | None = None) -> tuple[float, ...]:
+    """The times as they are given, or those in a file: numbers from 0 to 1, separated by blanks or commas.
+
+    Settings keep them, not the file's name: a file can change, and a graph must not.
+    """
+    if (times is None) == (file is None):
+        raise InputError("the schedule times needs a file of times, or the times: --set file=times.txt")
+    return Grid(tuple(float(t) for t in (_read(file) if times is None else times))).times
+
+
+def _read(file: Any) -> list[float]:
+    if not isinstance(file, str | Path):  # a number would be a file descriptor
+        raise InputError(f"the file of times must be a path, got {file!r}; a file of that name is ./{file}")
     try:
         with open(file, encoding="utf-8") as opened:
             text = opened.read(MOST_CHARACTERS + 1)  # a device has no end
         if len(text) > MOST_CHARACTERS:
             raise ValueError(f"it has more than {MOST_CHARACTERS:,} characters")
-        values = tuple(float(word) for word in text.replace(",", " ").split())
+        return [float(word) for word in text.replace(",", " ").split()]
     except OSError as error:
         raise InputError(f"cannot read the times in {file}: {error.strerror}; check the path") from error
     except ValueError as error:
         raise InputError(f"{file} must hold numbers separated by blanks or commas: {error}") from error
-    return Grid(values)
+
+
+def explicit(steps: int, times: Iterable[float]) -> Grid:
+    """Given times; `steps` says how many steps they are."""
+    grid = Grid(tuple(times))
+    if grid.steps != steps:
+        raise InputError(f"the given times make {grid.steps} steps, not {steps}; leave out steps and calls")
+    return grid
 
 
 def calibrated(steps: int, times: tuple[float, ...] = ()) -> Grid:
     """The grid of a calibrated model; `times` is filled in by the calibration."""
     if not times:
         raise InputError("this schedule needs a calibrated model; sample() and `isostep calibrate` provide it")
-    return Grid(tuple(times))
+    return explicit(steps, times)
 
 
 def check_steps(steps: Any) -> None:

@@ -21,6 +21,8 @@ from isostep.base.progress import progress as task_of
 from isostep.base.versions import versions
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
+from isostep.noise import check_seed
+from isostep.run.export import export_items
 from isostep.run.format import Machine, RunPlan
 from isostep.run.reading import is_run, read_run
 from isostep.run.workers import Job, Outcome, ProcessExecutor, Work, cores, dispatch, pack_shard, run_here
@@ -28,7 +30,7 @@ from isostep.run.writer import Writer, open_run
 from isostep.sampling.account import Account, warn_remarks
 from isostep.sampling.calibrate import prepare
 from isostep.sampling.run import DEFAULT_BATCH, SampleResult, advise
-from isostep.settings.resolve import resolve
+from isostep.settings.resolve import make_solver, resolve
 from isostep.settings.schema import SamplerSettings
 
 SHARD = 1024  # graphs of a shard, rounded up to whole batches
@@ -77,6 +79,7 @@ def sample_run(
     device: str | None = None,
     preset: str | Path | None = None,
     trace: bool = False,
+    sdf: bool = False,
     workers: int = 1,
     ray: str | None = None,
     threads: int | None = None,
@@ -86,8 +89,8 @@ def sample_run(
 ) -> dict[str, Any]:
     """Sample graphs `start` .. `start + n - 1` into the folder `out`, or finish what is there; returns the summary.
 
-    `chosen`: sampler settings as for `sample`. `progress=True` shows how far it is; `advance` hears of graphs as they
-    are made.
+    `chosen`: sampler settings as for `sample`. `sdf=True` also writes molecules.sdf. `progress=True` shows how far it
+    is; `advance` hears of graphs as they are made.
 
     Example:
         >>> import tempfile, isostep
@@ -100,13 +103,17 @@ def sample_run(
     engine = Engine(workers, ray, threads)
     loaded = load_model(model, weights, device, preset)
     settings = resolve(loaded.info.sampler, calls, **chosen)
-    advise(loaded, calls, **chosen)
     name = loaded.info.name if isinstance(model, Model) else str(model)
     size = shard_size or -(-SHARD // max(1, batch_size)) * batch_size
     if not 1 <= n <= 2**40 or not 0 <= start <= 2**40:
         raise InputError(f"n must be from 1 to 2^40 and start from 0, got {n} and {start}")
     if not 1 <= batch_size <= size <= 2**20:
         raise InputError(f"batch size and shard size must be 1 to 2^20 and in this order, got {batch_size}, {size}")
+    if sdf and "sdf" not in loaded.decoder.item.texts:
+        raise InputError(f"{name} makes {loaded.info.kind}s, which cannot be written as sdf; leave it out")
+    check_seed(seed)
+    make_solver(settings).check(loaded.sde)
+    advise(loaded, calls, **chosen)
     asked = {**json.loads(settings.model_dump_json()), "calls": calls}
     with showing(progress):
         settings = _measured_before(Path(out), asked, loaded) or prepare(loaded, settings, calls)
@@ -115,7 +122,10 @@ def sample_run(
             seed=seed, start=start, n=n, batch_size=batch_size, shard_size=size, trace=trace,
         ).check()  # fmt: skip
         with open_run(out, plan) as writer:
-            return complete_run(writer, loaded, engine, advance)
+            summary = complete_run(writer, loaded, engine, advance)
+    if sdf:
+        export_items(out, Path(out) / "molecules.sdf", "sdf")
+    return summary
 
 
 def _plan(model: Model, /, **fields: Any) -> RunPlan:

@@ -65,9 +65,17 @@ def resolve(preset: SamplerPreset, budget: int | None = None, **chosen: Any) -> 
     if preset.corrector is not None:
         values |= {"corrector": "langevin", "snr": preset.corrector.snr, "scale": preset.corrector.scale}
     options = {**preset.schedule_options(schedule, solver), **given.get("schedule_options", {})}
+    if entry.given is not None:
+        times = entry.given.make(f"schedule {schedule}", options=options)
+        options, values["steps"] = {"times": times}, len(times) - 1
     values |= {**given, "schedule": schedule, "solver": solver, "schedule_options": options}
-    settings = checked(SamplerSettings, values, "sampler settings")
+    settings = _with_knob(checked(SamplerSettings, values, "sampler settings"))
     made = make_solver(settings)
+    idle = [name for name in ("snr", "scale") if name in asked and "corrector" not in asked]
+    if idle and settings.corrector == "none" and not SOLVERS[solver].inner_corrector:
+        raise InputError(
+            f"{idle[0]} is the Langevin corrector's, and there is none here; choose corrector langevin, too"
+        )
     if budget is not None and "steps" in asked and settings.steps != budget // made.calls_per_step:
         raise InputError(
             f"{settings.steps} steps of {made.calls_per_step} network calls are not a budget of {budget} calls; "
@@ -141,6 +149,22 @@ def _auto(auto: AutoChoice, given: dict[str, Any]) -> dict[str, Any]:
     return auto.model_dump(include={"corrector"}, exclude_none=True) | given
 
 
+def _with_knob(settings: SamplerSettings) -> SamplerSettings:
+    """With the option of the solver that the schedule turns; a solver without it cannot serve the schedule."""
+    entry, serving = SCHEDULES[settings.schedule], look_up(SOLVERS, "solver", settings.solver)
+    knob = entry.budget_knob
+    if knob is None or knob.table != "solver_options":
+        return settings
+    if knob.name not in serving.options(int(serving.inner_corrector)):
+        raise InputError(
+            f"schedule {settings.schedule} needs a solver with a {knob.name}, {settings.solver} has none; "
+            f"use {entry.usual_solver}"
+        )
+    if {**serving.usual, **settings.solver_options}.get(knob.name) is not None:
+        return settings
+    return settings.model_copy(update={"solver_options": {**settings.solver_options, knob.name: knob.usual}})
+
+
 def build(settings: SamplerSettings) -> Sampler:
     """Controller and solver of settings that wait for nothing (`needs_pilot`)."""
     return Sampler(_make_controller(settings), make_solver(settings))
@@ -148,9 +172,8 @@ def build(settings: SamplerSettings) -> Sampler:
 
 def _make_controller(settings: SamplerSettings) -> Controller:
     entry = look_up(SCHEDULES, "schedule", settings.schedule)
-    clock = {entry.clock_option: settings.clock} if entry.clock_option else {}
-    options = {**clock, **settings.schedule_options}
-    return entry.make(f"schedule {settings.schedule}", settings.steps, options=options)
+    clock = {entry.clock_field: settings.clock} if entry.clock_field else {}
+    return entry.make(f"schedule {settings.schedule}", settings.steps, options=settings.schedule_options, **clock)
 
 
 def make_solver(settings: SamplerSettings) -> Solver:

@@ -26,11 +26,12 @@ class Knob(NamedTuple):
 class Schedule(Entry):
     """How a schedule's controller is made, and what it asks of the rest of the settings."""
 
+    given: Entry | None = None  # a function of the options that makes the option `times` of them
     pilot: Entry | None = None  # a class whose `times(pilot, N)` fill in the option `times`
     budget_knob: Knob | None = None  # without one, the steps are what a budget of calls sets
     usual_solver: str = ""  # else the preset's
     usual_clock: Literal["batch", "graph"] = "graph"
-    clock_option: str = ""  # the option that takes the clock
+    clock_field: str = ""  # the field that takes the clock
     proposal: Entry | None = None  # a function from a pilot to constants for it
     candidates: tuple[Mapping[str, Any], ...] = ()  # options with which `isostep tune` tries it
 
@@ -59,15 +60,17 @@ SCHEDULES: dict[str, Schedule] = {
     ),
     "ranges": Schedule(f"{GRID}:ranges", "even steps, shorter ones inside given ranges (--set active=[[.5,1]])"),
     "gdss": Schedule(f"{GRID}:gdss", "the grid of GDSS' own samplers, with their solver", usual_solver=RELEASED),
-    "times": Schedule(f"{GRID}:times", "the times in a file (--set file=times.txt)"),
+    "times": Schedule(
+        f"{GRID}:explicit", "the times in a file (--set file=times.txt)", given=Entry(f"{GRID}:given_times")
+    ),
     "dvs": Schedule(
         f"{DVS}:dvs",
         "Drift Variation Score: every step covers the same information; base step 1/N",
         settings=f"{DVS}:Dvs",
-        derived=("dt_base",),
+        derived=("dt_base", "reduction"),
         budget_knob=Knob("schedule_options", "kappa", 1e-6, 1.0, 1e12),
         usual_clock="batch",  # the paper's form; per-graph clocks are a choice
-        clock_option="reduction",
+        clock_field="reduction",
         proposal=Entry("isostep.control.propose:propose"),
     ),
     "arclength": Schedule(
