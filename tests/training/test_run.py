@@ -162,6 +162,26 @@ def test_an_interrupt_saves_the_step_and_says_how_to_go_on(tmp_path):
     assert step - int(rows[-1]["step"]) < 20
 
 
+def _hot(lr: float, **run_changes) -> Trainer:
+    table = {**values("grum")["run"], **run_changes}
+    settings = config("grum", run=table, optimizer={"lr": lr, "amsgrad": False})
+    return Trainer(settings, data("grum", [STAR, LOLLIPOP], 7))
+
+
+def test_a_run_that_diverges_ends_before_the_step_is_saved(tmp_path):
+    with pytest.raises(InputError, match=r"the loss is nan at step 2; lower optimizer.lr, now 1e\+30,") as error:
+        run(_hot(1e30, checkpoint_every=1, log_every=1), tmp_path)
+    assert f"another --out ({tmp_path} keeps the checkpoint before)" in str(error.value)
+    assert load_checkpoint(tmp_path / LAST)[1].step == 1
+    assert [row["step"] for row in TrainLog(tmp_path / "log.csv").rows] == ["1"]
+    with pytest.raises(InputError, match=r"the loss is nan at step 1; .* start again \(there is no checkpoint yet\)"):
+        run(_hot(1e30, validate_every=1), tmp_path / "validated")
+    with pytest.raises(InputError, match="a weight is not finite at step 1"):  # the loss is of the weights before
+        run(_hot(1e39, checkpoint_every=1), tmp_path / "overflown")
+    for name in ("validated", "overflown"):
+        assert not list((tmp_path / name).glob("*.safetensors"))
+
+
 def test_a_folder_of_another_configuration_is_refused(tmp_path):
     run(_trainer(), tmp_path, stop_at=5)
     with pytest.raises(InputError, match="another configuration"):
