@@ -72,6 +72,21 @@ def test_sweep_reaches_the_schedule(isostep, tmp_path):
     assert [arm["settings"]["schedule_options"].get("gamma") for arm in arms] == [None, 0.1, 0.3]
 
 
+def test_an_arm_of_one_step_is_reported(isostep, tmp_path):
+    """It has no information rate: that needs a step before."""
+    words = ("-n", "2", "--seeds", "0", "--metrics", "degree", "--out", "s", "--no-plots")
+    code, _, err = isostep("sweep", "rings-and-stars", "--schedule", "uniform", "--param", "steps=1,3", *words)
+    assert code == 0, err
+    code, _, err = isostep("report", "s")
+    assert code == 0, err
+    page = (tmp_path / "s" / "report.html").read_text()
+    assert page.count('data-name="drift V_f"') == 2  # of the baseline and of three steps
+    code, _, err = isostep("reproduce", "F5", "--model", "rings-and-stars", "-n", "2", "--seeds", "0", "--steps", "1")
+    assert code == 0, err
+    text = next((tmp_path / "results").glob("F5-*.md")).read_text()
+    assert "| fixed | 1 | 1 | 1 |  |  |" in text
+
+
 def test_reproduce_shows_the_paper_beside_ours(isostep, shared, tmp_path, monkeypatch):
     monkeypatch.setenv("ISOSTEP_DATA", str(shared))
     code, out, err = isostep("reproduce", "t4", "-n", "4", "--steps", "3", "--seeds", "0-1")

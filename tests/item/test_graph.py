@@ -54,6 +54,13 @@ def test_networkx_nodes_are_numbered_in_their_order_and_loops_dropped():
     assert graph.edges.tolist() == [[0, 1], [1, 2]]
 
 
+@pytest.mark.parametrize("kind", [networkx.DiGraph, networkx.MultiGraph, networkx.MultiDiGraph])
+def test_directed_and_parallel_edges_of_networkx_are_one(kind):
+    graph = Graph.from_networkx(kind([("b", "a"), ("a", "b"), ("b", "a"), ("a", "c"), ("a", "a")]))
+    assert graph.n == 3
+    assert graph.edges.tolist() == [[0, 1], [1, 2]]
+
+
 @pytest.mark.parametrize(
     ("n", "edges", "reason"),
     [

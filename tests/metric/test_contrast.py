@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import networkx as nx
+import numpy as np
 import pytest
 
 from isostep.base.errors import InputError
@@ -42,6 +44,42 @@ def test_sets_of_one_law_are_not_told_apart_and_others_are(files):
     for row in far:
         assert row.difference[1] > 0
         assert row.p == pytest.approx(1 / 301)  # no split of both sets is as far apart
+
+
+def test_a_set_is_unique_by_itself_and_shares_stay_in_their_range(tmp_path):
+    """Two files with the same planar graphs, one of which each holds twice."""
+    cycles = [Graph.from_networkx(nx.cycle_graph(n)) for n in (64, 64, *range(65, 73))]
+    for name in ("one", "two"):
+        write_items(tmp_path / f"{name}.jsonl", cycles)
+    keys = ("unique", "vun", "connected", "novel")
+    rows = contrast(tmp_path / "one.jsonl", tmp_path / "two.jsonl", "planar", None, keys, resamples=200)
+    report = evaluate(tmp_path / "one.jsonl", "planar", metrics=keys)
+    for row in rows:
+        alone = report.values[row.metric]
+        assert row.first[0] == row.other[0] == alone.value == (0.9 if row.metric in ("unique", "vun") else 1)
+        for low, high in (row.first[1:], row.other[1:]):
+            assert 0 <= low < row.first[0] <= high <= 1
+        assert row.difference[0] == 0
+        assert -1 <= row.difference[1] < 0 < row.difference[2] <= 1
+        assert row.p == 1
+    assert rows[-1].first == (1, report.values["novel"].low, 1)  # Wilson's, where resampling is silent
+    reach = 1 - rows[-1].first[1]
+    assert rows[-1].difference == pytest.approx((0, -reach, reach))  # and Newcombe's
+
+
+def test_p_of_uniqueness_is_that_of_all_splits_judged_one_by_one(tmp_path):
+    sizes = [(5, 6, 7, 8), (9, 9, 9, 5)]  # of cycles
+    for name, lengths in zip("ab", sizes, strict=True):
+        write_items(tmp_path / f"{name}.jsonl", [Graph.from_networkx(nx.cycle_graph(n)) for n in lengths])
+    both = np.array(sum(sizes, ()))
+    gaps = []
+    for chosen in itertools.combinations(range(8), 4):
+        part = np.isin(np.arange(8), chosen)
+        gaps.append(abs(len(set(both[~part])) - len(set(both[part]))) / 4)
+    files = [tmp_path / f"{name}.jsonl" for name in "aba"]
+    (row,) = contrast(*files, "tv", ["unique"], resamples=2000)
+    assert row.difference[0] == -0.5
+    assert row.p == pytest.approx(np.mean(np.array(gaps) >= 0.5), abs=0.04)
 
 
 def test_the_command_prints_both_and_refuses_molecules(files):

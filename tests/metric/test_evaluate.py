@@ -197,8 +197,10 @@ def test_other_refusals(tmp_path, graphs, molecules):
             evaluate(["CCO"], molecules, **numbers)
     with pytest.raises(InputError, match="SMILES only or molecules only"):
         evaluate(["CCO", Graph.of(1, [])], molecules)
-    with pytest.raises(InputError, match="holds no graph"):
+    with pytest.raises(InputError, match="the generated set holds no graph"):
         evaluate([], graphs)
+    with pytest.raises(InputError, match="the reference holds no graph"):
+        evaluate([Graph.of(1, [])], [])
 
 
 # What comes out

@@ -36,6 +36,15 @@ def test_losses_and_metrics_are_drawn_and_the_rest_is_said(run, tmp_path):
     assert re.search(r"<td>10</td><td>0.00</td><td>0.25</td>", page.dom)
 
 
+def test_values_that_are_not_finite_are_not_drawn(run):
+    """As a run of an earlier version logged them that diverged."""
+    (run / "log.csv").write_text(LOG + "15,nan,nan,inf,nan,-inf,0.001,14.0,6.0,nan\n")
+    page = report(run).read_text()
+    assert [len(points.split()) for points in re.findall(r'<polyline points="([^"]*)"', page)] == [2, 2, 2, 2, 1]
+    (run / "log.csv").write_text(LOG.splitlines()[0] + "\n5,nan,nan,nan,nan,nan,0.001,9.0,2.5,\n")
+    assert "5 of 20 steps" in report(run).read_text()
+
+
 def test_a_run_of_an_earlier_version_is_shown(run):
     """Its sampler may have settings that are written otherwise today; the page does not ask for them."""
     file = run / "train.toml"

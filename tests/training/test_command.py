@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -11,7 +12,10 @@ from isostep.base.errors import InputError
 from isostep.cli import app
 from isostep.model.folder import load_folder
 from isostep.training import presets
-from tests.training.test_run import toml
+from isostep.training.log import TrainLog
+from isostep.training.run import run
+from isostep.training.trainer import Trainer
+from tests.training.configs import config, toml, values
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +39,23 @@ def test_a_file_becomes_a_model_folder_and_a_second_call_has_nothing_left_to_do(
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
         *("train.toml", "log.csv", "loss.png", "last.safetensors", "best.safetensors", "model")
     }
+
+
+@pytest.mark.parametrize("export", ["best", "last"])
+def test_a_run_can_be_ended_before_its_first_validation(export, tmp_path):
+    table = {**values("grum")["run"], "validate_every": 10}
+    settings = config("grum", run=table)
+    run(Trainer(settings, settings.training.load(settings.data)), tmp_path / "run", stop_at=6)
+    assert not (tmp_path / "run" / "best.safetensors").exists()
+    (tmp_path / "short.toml").write_text(toml("grum", run={**table, "steps": 6}))
+    call = ["train", str(tmp_path / "short.toml"), "--out", str(tmp_path / "run"), "--export", export]
+    first, second = (CliRunner().invoke(app, call) for _ in range(2))
+    assert first.exit_code == 0, first.output
+    assert re.match(r"tiny: step 6, 0\.\d min, best validation loss \d", first.stdout)
+    assert second.stdout == first.stdout
+    assert load_folder(tmp_path / "run" / "model").info.name == "tiny"
+    rows = [row for row in TrainLog(tmp_path / "run" / "log.csv").rows if row["val_loss_A"]]
+    assert [row["step"] for row in rows] == ["6"]
 
 
 def test_presets_are_listed():

@@ -162,11 +162,36 @@ def test_an_interrupt_saves_the_step_and_says_how_to_go_on(tmp_path):
     assert step - int(rows[-1]["step"]) < 20
 
 
+def _hot(lr: float, **run_changes) -> Trainer:
+    table = {**values("grum")["run"], **run_changes}
+    settings = config("grum", run=table, optimizer={"lr": lr, "amsgrad": False})
+    return Trainer(settings, data("grum", [STAR, LOLLIPOP], 7))
+
+
+def test_a_run_that_diverges_ends_before_the_step_is_saved(tmp_path):
+    with pytest.raises(InputError, match=r"the loss is nan at step 2; lower optimizer.lr, now 1e\+30,") as error:
+        run(_hot(1e30, checkpoint_every=1, log_every=1), tmp_path)
+    assert f"another --out ({tmp_path} keeps the checkpoint before)" in str(error.value)
+    assert load_checkpoint(tmp_path / LAST)[1].step == 1
+    assert [row["step"] for row in TrainLog(tmp_path / "log.csv").rows] == ["1"]
+    with pytest.raises(InputError, match=r"the loss is nan at step 1; .* start again \(there is no checkpoint yet\)"):
+        run(_hot(1e30, validate_every=1), tmp_path / "validated")
+    with pytest.raises(InputError, match="a weight is not finite at step 1"):  # the loss is of the weights before
+        run(_hot(1e39, checkpoint_every=1), tmp_path / "overflown")
+    for name in ("validated", "overflown"):
+        assert not list((tmp_path / name).glob("*.safetensors"))
+
+
 def test_a_folder_of_another_configuration_is_refused(tmp_path):
     run(_trainer(), tmp_path, stop_at=5)
     with pytest.raises(InputError, match="another configuration"):
         run(_trainer(batch=4), tmp_path)
-    assert run(_trainer(steps=22), tmp_path).step == 22  # a longer run of the same is welcome
+    with pytest.raises(InputError, match="another configuration"):  # the best loss would be of other graphs
+        run(_trainer(validation_graphs=16), tmp_path)
+    run(_trainer(dropout=0.0), tmp_path / "exact", stop_at=5)
+    with pytest.raises(InputError, match="another configuration"):
+        run(_trainer(dropout=0.0, precision="bfloat16"), tmp_path / "exact")
+    assert run(_trainer(steps=22, validate_every=6, checkpoint_every=7, log_every=8), tmp_path).step == 22
 
 
 def test_a_checkpoint_older_than_a_setting_is_one_that_has_its_default(tmp_path):
@@ -180,6 +205,22 @@ def test_a_checkpoint_older_than_a_setting_is_one_that_has_its_default(tmp_path)
     with pytest.raises(InputError, match="another configuration"):
         run(changed, tmp_path)
     assert run(_trainer(), tmp_path, stop_at=6).step == 6
+
+
+def test_a_checkpoint_that_knows_only_the_batch_of_its_run_is_continued_to_the_bit(tmp_path):
+    """As earlier versions wrote it; the settings are not those that a missing key would mean."""
+    how = {"kind": "muon", "dropout": 0.0, "precision": "bfloat16"}
+    run(_trainer(**how), tmp_path / "whole")
+    run(_trainer(**how), tmp_path / "parts", stop_at=7)
+    tensors, progress = load_checkpoint(tmp_path / "parts" / LAST)
+    stored = json.loads(progress.config)
+    assert stored["run"] == {"batch": 8, "validation_graphs": 8, "precision": "bfloat16"}
+    stored["run"] = {"batch": 8}
+    save_checkpoint(tmp_path / "parts" / LAST, tensors, replace(progress, config=json.dumps(stored)))
+    run(_trainer(**how), tmp_path / "parts")
+    whole, parts = (load_checkpoint(tmp_path / name / LAST) for name in ("whole", "parts"))
+    assert all(torch.equal(whole[0][key], parts[0][key]) for key in whole[0])
+    assert (whole[1].best, whole[1].config) == (parts[1].best, parts[1].config)
 
 
 def test_a_checkpoint_of_the_version_before_is_continued(tmp_path):

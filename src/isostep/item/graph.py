@@ -64,9 +64,9 @@ class Graph(Item):
 
     @staticmethod
     def from_networkx(graph: networkx.Graph[Any]) -> Graph:
-        """Nodes are renumbered in their iteration order; self-loops are dropped."""
+        """Nodes are renumbered in their iteration order; self-loops, directions and parallel edges are dropped."""
         place = {node: i for i, node in enumerate(graph)}
-        return Graph.of(len(place), [(place[u], place[v]) for u, v in graph.edges if u != v])
+        return Graph.of(len(place), [(place[u], place[v]) for u, v in graph.edges() if u != v])
 
     @classmethod
     def accepts(cls, value: Any) -> bool:

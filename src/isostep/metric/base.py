@@ -29,12 +29,14 @@ Bounds = tuple[float | None, float | None]  # None: open
 
 
 class Metric(Protocol):
-    """What `evaluate_metric` needs. Four optional members are read when present:
+    """What `evaluate_metric` needs. Five optional members are read when present:
 
     `title: str`: its name in tables, where that is not `name`.
     `bounds: tuple[float, float]`: the range of the value; the interval stays inside.
     `floor(reference, n) -> float | None`: the value that n training items would get against the same reference.
     `details`, on the function that `prepare` returns: a dictionary of facts about how the value came about.
+    `among(part)`, on the same: the function in a set of the items of `part` (G,), where an item's contribution depends
+    on which others are in the set.
     """
 
     @property

@@ -2,11 +2,12 @@
 
 Both are measured by one function of weights over all their graphs, so the difference has a bootstrap interval (each set
 resampled by itself) and a permutation test: if both sets came from one sampler, any split of all graphs into two sets
-of these sizes would be as likely as the one at hand.
+of these sizes would be as likely as the one at hand. Uniqueness is judged in each set, also of a split, by itself.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,30 +67,49 @@ def contrast(
     splits = [random.permutation(parts) for _ in range(resamples)]
     rows = []
     for key, metric in choose(known, metrics or suite.usual).items():
-        measure = metric.prepare(both, fitted)
+        bounds: tuple[float, float] = getattr(metric, "bounds", (-np.inf, np.inf))
+        joined = metric.prepare(both, fitted)
+        alone = getattr(joined, "among", lambda chosen, joined=joined: joined)
 
-        def halves(split: np.ndarray, measure: Any = measure) -> list[float]:
-            return [measure((split == part) / sizes[part]) for part in (0, 1)]
+        def halves(split: np.ndarray, alone: Any = alone) -> list[float]:
+            return [alone(split == part)((split == part) / sizes[part]) for part in (0, 1)]
 
-        values = halves(parts)
-        blank = np.zeros(sum(sizes))
+        values = np.clip(halves(parts), *bounds).tolist()  # rounding may lead out of the range
         drawn = np.empty((resamples, 2))
         for part in (0, 1):
-            weights = blank.copy()
+            measure, weights = alone(parts == part), np.zeros(sum(sizes))
             for k, draw in enumerate(draws[part]):
                 weights[parts == part] = draw
                 drawn[k, part] = measure(weights)
-        gap = values[1] - values[0]
+        drawn = drawn.clip(*bounds)
         moved = np.array([b - a for a, b in map(halves, splits)])
+        one, two = (
+            (values[part], *interval(values[part], drawn[:, part], sizes[part], CONFIDENCE, bounds)) for part in (0, 1)
+        )
         rows.append(
             Contrast(
                 key,
                 metric.better,
-                (values[0], *interval(values[0], drawn[:, 0], sizes[0], CONFIDENCE)),
-                (values[1], *interval(values[1], drawn[:, 1], sizes[1], CONFIDENCE)),
-                (gap, *interval(gap, drawn[:, 1] - drawn[:, 0], min(sizes), CONFIDENCE)),
-                float((1 + (np.abs(moved) >= abs(gap) - 1e-15).sum()) / (1 + resamples)),
+                one,
+                two,
+                _difference(one, two, drawn, min(sizes), bounds),
+                float((1 + (np.abs(moved) >= abs(values[1] - values[0]) - 1e-15).sum()) / (1 + resamples)),
                 getattr(metric, "floor", lambda reference, n: None)(fitted, min(sizes)),
             )
         )
     return rows
+
+
+def _difference(
+    one: tuple[float, float, float],
+    two: tuple[float, float, float],
+    drawn: np.ndarray,
+    n: int,
+    bounds: tuple[float, float],
+) -> tuple[float, float, float]:
+    """two - one with its interval: of the resamples or, where those of a set are all alike and so silent, Newcombe's,
+    which joins the intervals of both."""
+    gap, reach = two[0] - one[0], bounds[1] - bounds[0]
+    if np.ptp(drawn, axis=0).all():
+        return gap, *interval(gap, drawn[:, 1] - drawn[:, 0], n, CONFIDENCE, (-reach, reach))
+    return gap, gap - math.hypot(two[0] - two[1], one[2] - one[0]), gap + math.hypot(two[2] - two[0], one[0] - one[1])

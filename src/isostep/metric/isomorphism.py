@@ -48,26 +48,29 @@ def colours(graph: Graph) -> np.ndarray:
 
 
 class Catalogue:
-    """A set of graphs up to isomorphism."""
+    """A set of graphs up to isomorphism; its classes are numbered in the order they come."""
 
     def __init__(self, graphs: Iterable[Graph] = ()):
-        self._buckets: dict[bytes, list[rustworkx.PyGraph]] = {}
+        self._buckets: dict[bytes, list[tuple[int, rustworkx.PyGraph]]] = {}
+        self.classes = 0
         for graph in graphs:
             self.add(graph)
 
     def __contains__(self, graph: Graph) -> bool:
         bucket, candidate = self._place(graph)
-        return any(_isomorphic(known, candidate) for known in bucket)
+        return any(_isomorphic(known, candidate) for _, known in bucket)
 
-    def add(self, graph: Graph) -> bool:
-        """True if no isomorphic graph was here before."""
+    def add(self, graph: Graph) -> int:
+        """The number of its class, a new one if no isomorphic graph was here before."""
         bucket, candidate = self._place(graph)
-        new = not any(_isomorphic(known, candidate) for known in bucket)
-        if new:
-            bucket.append(candidate)
-        return new
+        for number, known in bucket:
+            if _isomorphic(known, candidate):
+                return number
+        bucket.append((self.classes, candidate))
+        self.classes += 1
+        return self.classes - 1
 
-    def _place(self, graph: Graph) -> tuple[list[rustworkx.PyGraph], rustworkx.PyGraph]:
+    def _place(self, graph: Graph) -> tuple[list[tuple[int, rustworkx.PyGraph]], rustworkx.PyGraph]:
         colour = colours(graph)
         return self._buckets.setdefault(np.sort(colour).tobytes(), []), to_rustworkx(graph, colour.tolist())
 

@@ -63,19 +63,22 @@ class Items:
         return self
 
 
-def gather(source: Any, strict: bool = False) -> Items:
-    """From a path; or from memory: a result of `sample`, a run, or a sequence of items, networkx graphs or SMILES."""
+def gather(source: Any, strict: bool = False, name: str = "the generated set") -> Items:
+    """From a path; or from memory, where errors call it `name`: a result of `sample`, a run, or a sequence of items,
+    networkx graphs or SMILES."""
     if not isinstance(source, str | Path) and hasattr(source, "items"):
         source = source.items if isinstance(source.items, list) else [item for _, item in source.items()]
-    items = _from_path(Path(source), strict) if isinstance(source, str | Path) else _from_memory(source, strict)
+    if isinstance(source, str | Path):
+        items, name = _from_path(Path(source), strict), str(source)
+    else:
+        items = _from_memory(source, strict, name)
     if not len(items):
-        name = str(source) if isinstance(source, str | Path) else "the generated set"
         seen = f"; {len(items.skipped)} lines were skipped, the first: {items.skipped[0]}" if items.skipped else ""
         raise InputError(f"{name} holds no {items.item.kind}{seen}; give at least one")
     return items
 
 
-def _from_memory(source: Sequence[Any], strict: bool) -> Items:
+def _from_memory(source: Sequence[Any], strict: bool, name: str) -> Items:
     source = list(source)
     first = source[0] if source else Graph.of(0, [])
     ours = isinstance(first, Item)
@@ -86,7 +89,7 @@ def _from_memory(source: Sequence[Any], strict: bool) -> Items:
                 f"expected graphs only, SMILES only or molecules only, got {type(item).__name__} among them"
             )
     make = kind.usable if ours else kind.given
-    return Items(kind, ours).read(enumerate(source, start=1), make, "the generated set", strict)
+    return Items(kind, ours).read(enumerate(source, start=1), make, name, strict)
 
 
 class Reading(NamedTuple):

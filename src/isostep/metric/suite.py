@@ -180,7 +180,7 @@ def fit_reference(source: Any) -> Reference:
         if not data.split("test"):
             raise InputError(f"{source} has no graph of the split test; a reference needs one")
         return GraphReference.fit(data.split("test"), data.split("train"))
-    items = gather(source, strict=True)
+    items = gather(source, strict=True, name="the reference")
     return suite_of(items.item.kind).reference(items.members)
 
 

@@ -28,10 +28,17 @@ from isostep.metric.sbm import Inference, Partition, choose_inference, infer
 Reference = GraphReference | Sequence[Graph]
 
 
-def is_first(graphs: Sequence[Graph]) -> np.ndarray:
-    """True where no earlier graph is isomorphic."""
+def classes_of(graphs: Sequence[Graph]) -> np.ndarray:
+    """The same number for isomorphic graphs."""
     seen = Catalogue()
-    return np.array([seen.add(graph) for graph in graphs], bool)
+    return np.array([seen.add(graph) for graph in graphs], int)
+
+
+def is_first(classes: np.ndarray) -> np.ndarray:
+    """True where no earlier graph is of the same class."""
+    first = np.zeros(len(classes), bool)
+    first[np.unique(classes, return_index=True)[1]] = True
+    return first
 
 
 def is_new(graphs: Sequence[Graph], reference: Reference, split: Split) -> np.ndarray:
@@ -151,6 +158,24 @@ class Share:
         return fsum(weights * self.verdicts) / fsum(weights)  # exactly 1 where all verdicts are 1
 
 
+@dataclass(frozen=True)
+class DistinctShare:
+    """A share where of each of the `classes` only the first graph counts, so a verdict depends on the set."""
+
+    verdicts: np.ndarray
+    classes: np.ndarray
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, weights: np.ndarray) -> float:
+        return self.among(np.ones(len(weights), bool))(weights)
+
+    def among(self, part: np.ndarray) -> Share:
+        """In a set of the graphs of `part` alone."""
+        counted = np.zeros(len(part))
+        counted[part] = self.verdicts[part] * is_first(self.classes[part])
+        return Share(counted)
+
+
 class _ShareMetric:
     better: ClassVar[Literal["higher"]] = "higher"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -202,7 +227,7 @@ class Unique(_ShareMetric):
     equals: ClassVar[str] = "SPECTRE's, GruM's and DVS' uniqueness"
 
     def prepare(self, generated: Sequence[Graph], reference: Reference) -> Measure:
-        return Share(is_first(generated).astype(float))
+        return DistinctShare(np.ones(len(generated)), classes_of(generated))
 
 
 @dataclass(frozen=True)
@@ -249,12 +274,12 @@ class VUN(_ShareMetric):
         return _PUBLISHED_AGAINST[self.against].format("V.U.N.")
 
     def prepare(self, generated: Sequence[Graph], reference: Reference) -> Measure:
-        new = is_new(generated, reference, self.against)
+        new, classes = is_new(generated, reference, self.against), classes_of(generated)
         verdicts, details = self.validity.judge(generated)
-        counted = verdicts & is_first(generated) & new
+        counted = verdicts & new
         if "spread" in details:
-            details = details | {"spread": float(counted.mean(1).std())}
-        return Share(counted.mean(0), details)
+            details = details | {"spread": float((counted & is_first(classes)).mean(1).std())}
+        return DistinctShare(counted.mean(0), classes, details)
 
 
 _PUBLISHED_AGAINST: dict[Split, str] = {

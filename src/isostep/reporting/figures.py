@@ -232,8 +232,9 @@ def variation(study: Study) -> Figure:
     for place, name, path, _ in _paths(study):
         t = _array(path.trace["t"])
         parts_ = zip(("drift V_f", "noise V_g"), parts(path.trace), strict=True)
-        curves = tuple(_curve(k, label, t, values) for k, (label, values) in enumerate(parts_))
-        panels.append(Curves(name, curves, "t (0 noise, 1 data)", log_y=True, group=place))
+        curves = [_curve(k, label, t, values) for k, (label, values) in enumerate(parts_)]
+        if curves := [curve for curve in curves if curve.x]:
+            panels.append(Curves(name, tuple(curves), "t (0 noise, 1 data)", log_y=True, group=place))
     return panels
 
 

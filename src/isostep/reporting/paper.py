@@ -191,9 +191,9 @@ def _path_numbers(study: Study, constants: dict[str, dict[str, Any]]) -> Table:
             free = np.flatnonzero(dt[:-1] > bound)  # the last step ends where the time does
             binds = int(free[-1]) + 1 if len(free) else 0
             level = ds2[1 : binds + 1]  # the first step has nothing to compare with
-            low, middle, high = np.nanquantile(level, (0.05, 0.5, 0.95)) if len(level) else (np.nan,) * 3
+            low, middle, high, most = np.nanquantile(level, (0.05, 0.5, 0.95, 1)) if len(level) else (np.nan,) * 4
             start = t[binds] if bound and binds < len(t) - 1 else None
-            cells = (len(t), np.nanmin(dt), np.nanmax(dt), start, middle, high / low, np.nanmax(level) / middle)
+            cells = (len(t), np.nanmin(dt), np.nanmax(dt), start, middle, high / low, most / middle)
             cells = (*cells, np.nanmax(ds2) / middle, *ratios)
             rows.append((arm.name, *(number(None if c is None or c != c else float(c)) for c in cells)))
     header = (

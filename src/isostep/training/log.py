@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -49,8 +50,9 @@ class TrainLog:
             writer.writerows(self.rows)
 
     def points(self, name: str) -> tuple[list[int], list[float]]:
-        """Steps and values of a column, where it has any."""
-        found = [(int(row["step"]), float(row[name])) for row in self.rows if row.get(name)]
+        """Steps and values of a column, where it has any that is finite."""
+        found = [(int(row["step"]), float(row.get(name) or "nan")) for row in self.rows]
+        found = [(step, value) for step, value in found if math.isfinite(value)]
         return [step for step, _ in found], [value for _, value in found]
 
 
