@@ -200,6 +200,12 @@ def make():
     return isostep.wrap(Pull(), nodes=4, features=2)
 def wrong():
     return 3
+def needs(size):
+    return make()
+def fails():
+    return 1 / 0
+def reads():
+    return open("weights.pt")
 """
 
 
@@ -213,6 +219,11 @@ def test_the_command_line_takes_a_function_of_a_module(tmp_path: Path, monkeypat
     assert "returned int" in refused("sample", "own_code:wrong", "-n", "4")
     assert "no attribute 'nothing'" in refused("sample", "own_code:nothing", "-n", "4")
     assert "cannot import 'not_there'" in refused("sample", "not_there:make", "-n", "4")
+    assert "own_code:needs fails: TypeError: needs() missing 1" in refused("sample", "own_code:needs", "-n", "4")
+    assert "own_code:fails fails: ZeroDivisionError" in refused("sample", "own_code:fails", "-n", "4")
+    assert "own_code:reads fails: FileNotFoundError" in refused("sample", "own_code:reads", "-n", "4")
+    (tmp_path / "no_code.py").write_text("def make(:")
+    assert "(no_code.py, line 1)" in refused("sample", "no_code:make", "-n", "4")
     # A folder from elsewhere does not choose what runs here.
     assert "name it with --model" in refused("runs", "verify", "run")
     assert command("runs", "verify", "run", "--model", "own_code:make").code == 0

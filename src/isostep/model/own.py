@@ -24,7 +24,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from isostep.base.errors import InputError
+from isostep.base.errors import InputError, IsostepError
 from isostep.item import Decoder, Graph, Item
 from isostep.item.base import Sketch
 from isostep.item.decoding import decoder_for
@@ -272,10 +272,15 @@ def from_reference(text: str) -> Model:
         sys.path.append(here)  # after the installed packages: a file here hides none of them
     try:
         made = getattr(importlib.import_module(module), function)()
+    except IsostepError:
+        raise
     except ImportError as error:
         raise InputError(f"cannot import {module!r}: {error}; check the name and the current folder") from error
     except AttributeError as error:
         raise InputError(f"{text}: {error}; name a function that returns isostep.wrap(...)") from error
+    except Exception as error:  # the user's code: any
+        cause = str(error).split("\n")[0]
+        raise InputError(f"{text} fails: {type(error).__name__}: {cause}; call it in Python to see where") from error
     if not isinstance(made, Model):
         raise InputError(f"{text} returned {type(made).__name__}; it must return a model, such as isostep.wrap(...)")
     return made
