@@ -82,6 +82,53 @@ def test_a_study_is_a_function_and_its_comparison_a_table():
         isostep.sweep(TOY, {"nothing": [1]}, out="bad", **STUDY)
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [{"schedule": "cosine"}, {"solver": "heun"}, {"steps": 30}, {"calls": 4}, {"corrector": "none"}, {"clock": "graph"},
+     {"snr": 0.1}, {"nonsense": 3}],
+    ids=str,
+)  # fmt: skip
+def test_choices_beside_settings_are_refused(result, choice):
+    assert isostep.sample(TOY, 2, settings=result.settings).settings == result.settings
+    with pytest.raises(InputError, match=f"{next(iter(choice))} beside settings would be ignored"):
+        isostep.sample(TOY, 2, settings=result.settings, **choice)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [{"schedules": ["uniform"]}, {"solvers": ["heun"]}, {"steps": 3}, {"calls": 6}, {"corrector": "langevin"}],
+    ids=str,
+)
+def test_choices_beside_arms_are_refused(choice):
+    with pytest.raises(InputError, match=f"{next(iter(choice))} beside arms would be ignored"):
+        isostep.compare(TOY, arms={"mine": {"schedule": "uniform"}}, out="study", **choice, **STUDY)
+    assert not Path("study").exists()
+
+
+def test_every_verb_takes_a_path():
+    model = Path(TOY)
+    made = isostep.sample(model, 2, schedule="uniform", steps=2)
+    made.save("run", model)
+    from isostep.run.inspect import verify
+
+    assert verify("run").ok
+    assert verify("run", model).ok
+    isostep.sample_run(model, 2, "again", schedule="uniform", steps=2)
+    short = {"n": 2, "metrics": ("degree",)}
+    compared = isostep.compare(model, ["uniform"], steps=2, seeds=[0], record=False, out="study", **short)
+    assert compared.study.record.plan.model == TOY
+    tuned = isostep.tune(model, 2, generations=0, confirm=2, only=["exponential"], yardstick_steps=2, **short)
+    assert tuned.plan.model == TOY
+
+
+def test_what_is_no_model_or_holds_other_weights_is_refused_by_a_study():
+    for verb in (isostep.compare, isostep.tune):
+        with pytest.raises(InputError, match=r"cannot load a int; make a model of it with isostep\.wrap"):
+            verb(3, out="study.toml")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="weights, not 'best'"):
+        isostep.compare(isostep.load_model(TOY), weights="best", out="study", **STUDY)
+
+
 def test_pyg_data_has_features_bonds_and_smiles(result):
     pytest.importorskip("torch_geometric")
     data = result.to_pyg()[0]

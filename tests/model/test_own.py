@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +17,7 @@ from torch import nn
 import isostep
 from isostep.base.errors import InputError
 from isostep.item import Graph
-from isostep.model.own import from_reference, is_reference
+from isostep.model.own import contents, from_reference, is_reference
 from isostep.model.pyg import SparseNetwork
 from isostep.process import VE, VP, Bridge
 from isostep.run.engine import sample_run
@@ -196,6 +200,12 @@ def make():
     return isostep.wrap(Pull(), nodes=4, features=2)
 def wrong():
     return 3
+def needs(size):
+    return make()
+def fails():
+    return 1 / 0
+def reads():
+    return open("weights.pt")
 """
 
 
@@ -209,6 +219,11 @@ def test_the_command_line_takes_a_function_of_a_module(tmp_path: Path, monkeypat
     assert "returned int" in refused("sample", "own_code:wrong", "-n", "4")
     assert "no attribute 'nothing'" in refused("sample", "own_code:nothing", "-n", "4")
     assert "cannot import 'not_there'" in refused("sample", "not_there:make", "-n", "4")
+    assert "own_code:needs fails: TypeError: needs() missing 1" in refused("sample", "own_code:needs", "-n", "4")
+    assert "own_code:fails fails: ZeroDivisionError" in refused("sample", "own_code:fails", "-n", "4")
+    assert "own_code:reads fails: FileNotFoundError" in refused("sample", "own_code:reads", "-n", "4")
+    (tmp_path / "no_code.py").write_text("def make(:")
+    assert "(no_code.py, line 1)" in refused("sample", "no_code:make", "-n", "4")
     # A folder from elsewhere does not choose what runs here.
     assert "name it with --model" in refused("runs", "verify", "run")
     assert command("runs", "verify", "run", "--model", "own_code:make").code == 0
@@ -300,7 +315,122 @@ def test_models_that_differ_in_anything_have_other_fingerprints():
     assert len({model.fingerprint() for model in made}) == len(made)
     again = isostep.wrap(Noisy(), BRIDGES, nodes=5, features=3, items=same_items, name="another name")
     assert again.fingerprint() == made[-2].fingerprint()
-    assert "0x" not in repr(made[-2]._pickled(made[-2].info.decoder))  # no address, which another process would change
+    assert "0x" not in repr(contents(made[-2].info.decoder))  # no address, which another process would change
+
+
+class Level(nn.Module):
+    """All edges or none, as an attribute says that no state_dict() holds."""
+
+    def __init__(self, **held: Any) -> None:
+        super().__init__()
+        for name, value in held.items():
+            setattr(self, name, value)
+
+    def forward(self, state, t):
+        return {"A": self.levels[0] * state.masks.pairs.float()}
+
+
+class Told:
+    def __init__(self, *held: Any) -> None:
+        self.held = held
+
+
+class TensorDrift(Pull):
+    def __init__(self, value: float) -> None:
+        self.rate = torch.tensor([value])
+
+
+def hidden(value: float) -> Level:
+    module = Level(levels=[1.0])
+    module.register_buffer("shift", torch.tensor(value), persistent=False)
+    return module
+
+
+def hooked(hook: Any) -> Level:
+    module = Level(levels=[1.0])
+    module.register_forward_hook(hook)
+    return module
+
+
+def first_hook(module, given, out): ...
+
+
+def second_hook(module, given, out): ...
+
+
+MODULES: list[Callable[[], nn.Module]] = [
+    lambda: Level(levels=[0.0]),
+    lambda: Level(levels=[1.0]),
+    lambda: Level(levels={0: 1.0}),
+    lambda: Level(levels=torch.tensor([1.0])),
+    lambda: Level(levels=torch.tensor([1.0]).double()),
+    lambda: Level(levels=torch.tensor([[1.0]])),
+    lambda: Level(levels=[1.0], shift=torch.tensor(1.0)),
+    lambda: Level(levels=[1.0], shift=torch.tensor(2.0)),
+    lambda: Level(levels=[1.0], deep={"a": [(torch.tensor(1.0),)]}),
+    lambda: Level(levels=[1.0], deep={"a": [(torch.tensor(2.0),)]}),
+    lambda: Level(levels=[1.0], deep=Told(torch.tensor(1.0))),
+    lambda: Level(levels=[1.0], deep=Told(torch.tensor(2.0))),
+    lambda: Level(levels=[1.0], atoms={"C", "N", "O"}),
+    lambda: Level(levels=[1.0], atoms={"C", "N", "S"}),
+    lambda: Level(levels=[1.0], unregistered=[nn.ReLU()]),
+    lambda: Level(levels=[1.0], unregistered=[nn.Tanh()]),
+    lambda: Level(levels=[1.0], function=torch.tanh),
+    lambda: Level(levels=[1.0], function=torch.relu),
+    lambda: hidden(1.0),
+    lambda: hidden(2.0),
+    lambda: hooked(first_hook),
+    lambda: hooked(second_hook),
+]
+
+
+def level_model(module: nn.Module) -> isostep.Model:
+    return isostep.wrap(module, {"A": Bridge()}, nodes=4)
+
+
+def test_whatever_a_module_holds_is_in_its_fingerprint():
+    first, again = ([level_model(make()).fingerprint() for make in MODULES] for _ in range(2))
+    assert len(set(first)) == len(first)
+    assert first == again
+    drifts = [isostep.wrap(TensorDrift(value), nodes=4).fingerprint() for value in (1.0, 2.0, 2.0)]
+    assert drifts[0] != drifts[1] == drifts[2]
+
+
+def test_fingerprints_are_those_of_another_process():
+    code = "from tests.model.test_own import *; print(*(level_model(make()).fingerprint() for make in MODULES))"
+    elsewhere = {**os.environ, "PYTHONHASHSEED": "5", "PYTHONPATH": os.pathsep.join(sys.path)}
+    told = subprocess.run([sys.executable, "-c", code], env=elsewhere, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == [level_model(make()).fingerprint() for make in MODULES]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)),
+        lambda: nn.GRU(2, 2),
+        lambda: nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)),
+        lambda: torch.compile(nn.Linear(2, 2), backend="eager"),
+    ],
+    ids=["with a number", "with weak references", "that cannot be pickled", "with addresses"],
+)
+def test_parts_of_torch_have_fingerprints(make):
+    found = []
+    for seed in (0, 1, 1):
+        torch.manual_seed(seed)
+        found.append(level_model(Level(levels=[1.0], part=make())).fingerprint())
+    assert found[0] != found[1] == found[2]
+
+
+def test_what_cannot_be_told_apart_is_refused():
+    with pytest.raises(InputError, match=r"own-model cannot be told from other models \(Can't pickle"):
+        level_model(Level(levels=[1.0], function=lambda x: x)).fingerprint()
+
+
+def test_a_run_is_not_continued_with_a_module_that_holds_something_else(tmp_path: Path):
+    none, all_edges = (level_model(Level(levels=[level], shift=torch.tensor(level))) for level in (0.0, 1.0))
+    sample_run(none, 3, tmp_path, steps=3)
+    with pytest.raises(InputError, match="fingerprint"):
+        sample_run(all_edges, 3, tmp_path, steps=3)
 
 
 def test_time_the_other_way_round():

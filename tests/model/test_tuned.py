@@ -7,9 +7,10 @@ import logging
 import pytest
 
 from isostep.base.errors import InputError
-from isostep.base.files import write_text
+from isostep.base.files import packaged, write_text
 from isostep.model.analytic import NAME, analytic_model
 from isostep.model.lookup import load_model
+from isostep.model.model import Model
 from isostep.model.presets import TunedPreset, find_tuned
 from isostep.sampling.run import sample
 from isostep.settings.schema import AutoChoice
@@ -53,3 +54,16 @@ def test_a_damaged_one_is_one_line(tmp_path):
         load_model(NAME, preset=path)
     with pytest.raises(InputError, match="cannot read"):
         load_model(NAME, preset=tmp_path / "none.toml")
+
+
+def named() -> Model:
+    raise AssertionError("what is refused does not run")
+
+
+@pytest.mark.parametrize("model", [NAME, analytic_model(), "hf:owner/name", f"{__name__}:named", "grum-planar-small"])
+def test_a_preset_of_released_files_is_refused_for_any_other_model(tmp_path, model):
+    copy = tmp_path / "mine.toml"
+    copy.write_bytes(packaged("sampling")["gdss-qm9"].read_bytes())
+    for preset in ("gdss-qm9", copy):
+        with pytest.raises(InputError, match=r"others are for released files, and .* has settings of its own"):
+            load_model(model, preset=preset)

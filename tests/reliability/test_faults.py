@@ -279,11 +279,36 @@ def test_nan_of_some_graphs_is_counted_and_leaves_the_others_alone(tmp_path, cal
     assert [pair for pair in lines(tmp_path) if pair[0] not in bad] == [pair for pair in calm if pair[0] not in bad]
 
 
-def test_a_shard_that_keeps_failing_is_reported_and_the_others_are_kept(tmp_path):
-    model = with_network(Broken)
-    with pytest.raises(IsostepError, match=r"1 of 3 shards failed, the first is \d \(3 attempts: RuntimeError: out of"):
-        run(tmp_path, model=model, workers=2, n=24)
+@pytest.mark.parametrize(("workers", "tried"), [(1, ""), (2, "3 attempts: ")])
+def test_a_shard_that_keeps_failing_is_reported_and_the_others_are_kept(tmp_path, workers, tried):
+    model, made = with_network(Broken), []
+    with pytest.raises(IsostepError, match=rf"1 of 3 shards failed, the first is \d \({tried}RuntimeError: out of"):
+        run(tmp_path, model=model, workers=workers, n=24, advance=made.append)
+    assert sum(made) == pytest.approx(16)
     report = status(tmp_path)
     assert report["state"] == "stopped"
     assert report["failed"]
     assert report["shards_done"] + len(report["failed"]) == report["shards"]
+
+
+class Never(Exact):
+    """Fails with an error of a kind."""
+
+    error: type[BaseException] = RuntimeError
+
+    def forward(self, x, a, mask, t):
+        raise self.error("no such luck")
+
+
+def test_a_run_without_workers_in_which_everything_fails_ends_early(tmp_path):
+    with pytest.raises(IsostepError, match="3 in a row failed, the last with RuntimeError: no such luck"):
+        run(tmp_path, model=with_network(Never))
+    assert [*status(tmp_path)["failed"]] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError, OSError, InputError])
+def test_what_is_not_of_one_shard_ends_a_run_without_workers(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(Never, "error", kind)
+    with pytest.raises(kind):
+        run(tmp_path, model=with_network(Never))
+    assert not status(tmp_path)["failed"]

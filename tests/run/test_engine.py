@@ -10,11 +10,13 @@ from isostep.base.errors import InputError
 from isostep.item.graph import read_graphs
 from isostep.metric.items import gather
 from isostep.model.analytic import analytic_model
+from isostep.model.lookup import load_model
 from isostep.run import writer
 from isostep.run.engine import sample_run, save_result
 from isostep.run.inspect import status, verify
 from isostep.run.reading import read_run
 from isostep.sampling.run import sample
+from tests.conftest import FIXTURES
 
 PLAN = {"schedule": "uniform", "steps": 3, "batch_size": 4, "shard_size": 8}
 
@@ -128,3 +130,10 @@ def test_noise_of_ones_own_cannot_be_saved_as_a_run(tmp_path):
         save_result(result, tmp_path)
     with pytest.raises(InputError, match="noise must be"):
         sample(analytic_model(), 4, noise="none")  # type: ignore[arg-type]
+
+
+def test_a_run_with_a_preset_is_verified_with_a_loaded_model(tmp_path):
+    file = FIXTURES / "grum" / "mol.pth"
+    sample_run(file, 2, tmp_path, preset="grum-qm9", steps=2)
+    assert verify(tmp_path, load_model(file, preset="grum-qm9")).ok
+    assert verify(tmp_path, file).ok

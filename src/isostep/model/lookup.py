@@ -56,7 +56,7 @@ def load_model(
         raise InputError(f"cannot load a {type(model).__name__}; make a model of it with isostep.wrap(...)")
     tuned = find_tuned(preset)
     try:
-        loaded = model if isinstance(model, Model) else _load(str(model), weights, None if tuned else preset)
+        loaded = _load(str(model) if isinstance(model, Path) else model, weights, None if tuned else preset)
     except OSError as error:  # a name that no path can have
         raise InputError(f"no model {str(model)[:100]!r}: {error.strerror}; `isostep models` lists all") from error
     if weights is not None and loaded.info.weights != weights:
@@ -89,18 +89,19 @@ def with_tuned(model: Model, tuned: TunedPreset) -> Model:
     return model.with_sampler(model.info.sampler.model_copy(update={"auto": tuned.auto}))
 
 
-def _load(model: str, weights: str | None, preset: str | Path | None) -> Model:
+def _load(model: str | Model, weights: str | None, preset: str | Path | None) -> Model:
+    if isinstance(model, Model):
+        _refuse(preset, model.info.name)
+        return model
     if model.startswith(HUB):
+        _refuse(preset, model)
         return load_folder(_from_hub(model.removeprefix(HUB)))
     if is_reference(model) and not Path(model).exists():
+        _refuse(preset, model)
         return from_reference(model)
     folder = EMBEDDED / model if model in embedded_names() else Path(model)
     if folder.is_dir() or model == ANALYTIC:
-        if preset is not None:
-            raise InputError(
-                f"--preset takes a file of `isostep tune` here; others are for released files, and {model} has "
-                "settings of its own"
-            )
+        _refuse(preset, model)
         return load_folder(folder) if folder.is_dir() else analytic_model()
     if Path(model).is_file():
         return load_released(model, weights, preset)
@@ -118,6 +119,14 @@ def _load(model: str, weights: str | None, preset: str | Path | None) -> Model:
         f"no model {model[:100]!r}: not an embedded name ({embedded}), a model folder, a .pth file, "
         f"the name of a fetched one ({names}), or package.module:function"
     )
+
+
+def _refuse(preset: str | Path | None, model: str) -> None:
+    if preset is not None:
+        raise InputError(
+            f"--preset takes a file of `isostep tune` here; others are for released files, and {model} has settings "
+            "of its own"
+        )
 
 
 @dataclass(frozen=True)

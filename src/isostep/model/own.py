@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import io
 import os
 import pickle
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from isostep.base.errors import InputError
+from isostep.base.errors import InputError, IsostepError
 from isostep.item import Decoder, Graph, Item
 from isostep.item.base import Sketch
 from isostep.item.decoding import decoder_for
@@ -35,6 +37,7 @@ from isostep.state import GraphState, Kind, expand
 
 Predicts = Literal["score", "noise", "clean"]
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+OF_TORCH = {*vars(nn.Module()), "_compiled_call_impl"}  # what every module has: weights, parts, mode, hooks
 
 
 @dataclass(frozen=True)
@@ -160,25 +163,18 @@ class OwnModel(Model):
         card = {key: str(value) for key, value in vars(self.info).items() if key not in ("name", "sampler", "decoder")}
         rest = (self.processes, self.predicts, self.prior_std, self.noise_at_one)
         digest = hashlib.sha256(repr((sorted(card.items()), rest)).encode())
-        digest.update(self._pickled(self.info.decoder))
-        if isinstance(self.network, nn.Module):
-            for name, part in self.network.named_modules():
-                kept = {key: value for key, value in vars(part).items() if key != "training" and _plain(value)}
-                digest.update(f"{name} {type(part).__qualname__} {sorted(kept.items())}".encode())
-            for name, value in sorted(self.network.state_dict().items()):
-                digest.update(name.encode() + value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-        else:
-            digest.update(self._pickled(self.network))
-        return digest.hexdigest()
-
-    def _pickled(self, part: Any) -> bytes:
+        network = self.network
         try:
-            return pickle.dumps(part, protocol=5)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            digest.update(contents(self.info.decoder))
+            for part in _module_contents(network) if isinstance(network, nn.Module) else [contents(network)]:
+                digest.update(part)
+        except Exception as error:  # what is pickled may run the user's code: any
+            cause = str(error).split("\n")[0]
             raise InputError(
-                f"{self.info.name} cannot be told from other models ({error}): define its classes and functions at "
+                f"{self.info.name} cannot be told from other models ({cause}): define its classes and functions at "
                 "the top level of a module that can be imported"
             ) from error
+        return digest.hexdigest()
 
     @property
     def prior_stds(self) -> dict[str, float]:
@@ -276,13 +272,55 @@ def from_reference(text: str) -> Model:
         sys.path.append(here)  # after the installed packages: a file here hides none of them
     try:
         made = getattr(importlib.import_module(module), function)()
+    except IsostepError:
+        raise
     except ImportError as error:
         raise InputError(f"cannot import {module!r}: {error}; check the name and the current folder") from error
     except AttributeError as error:
         raise InputError(f"{text}: {error}; name a function that returns isostep.wrap(...)") from error
+    except Exception as error:  # the user's code: any
+        cause = str(error).split("\n")[0]
+        raise InputError(f"{text} fails: {type(error).__name__}: {cause}; call it in Python to see where") from error
     if not isinstance(made, Model):
         raise InputError(f"{text} returned {type(made).__name__}; it must return a model, such as isostep.wrap(...)")
     return made
+
+
+class _Contents(pickle.Pickler):
+    """A pickle of what an object holds: equal in every process, whatever the addresses and the order of sets."""
+
+    def persistent_id(self, obj: Any) -> Any:
+        if isinstance(obj, Tensor) and obj.layout == torch.strided:
+            return str(obj.dtype), tuple(obj.shape), _bytes(obj)
+        if isinstance(obj, set | frozenset):
+            return "set", sorted(map(contents, obj))
+        return "weak" if isinstance(obj, weakref.ref) else None  # what it refers to is held elsewhere
+
+
+def contents(value: Any) -> bytes:
+    """Bytes that tell a value from others."""
+    file = io.BytesIO()
+    _Contents(file, protocol=5).dump(value)
+    return file.getvalue()
+
+
+def _module_contents(network: nn.Module) -> Iterator[bytes]:
+    for name, part in network.named_modules():
+        if "_torchdynamo_orig_callable" in vars(part):  # torch.compile's, full of addresses; its original comes next
+            continue
+        plain = {key: value for key, value in vars(part).items() if key != "training" and _plain(value)}
+        yield f"{name} {type(part).__qualname__} {sorted(plain.items())}".encode()
+        rest = {key: value for key, value in vars(part).items() if key not in plain.keys() | OF_TORCH}
+        hooks = [*part._forward_pre_hooks.values(), *part._forward_hooks.values()]
+        if rest or hooks:
+            yield contents([sorted(rest.items()), hooks])
+    buffers = network.named_buffers(remove_duplicate=False)  # with those that state_dict() leaves out
+    for name, value in sorted([*network.named_parameters(remove_duplicate=False), *buffers]):
+        yield name.encode() + _bytes(value)
+
+
+def _bytes(value: Tensor) -> bytes:
+    return value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _plain(value: Any) -> bool:

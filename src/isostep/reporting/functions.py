@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isostep.base.errors import require
+from isostep.base.errors import InputError, require
 from isostep.base.progress import showing
 from isostep.base.schema import checked
 from isostep.reporting.tables import Table, difference_table, long_csv, summary_table
@@ -76,7 +76,7 @@ class Comparison:
 
 
 def compare(
-    model: str | Model,
+    model: str | Path | Model,
     schedules: Sequence[str] = COMPARED,
     *,
     out: str | Path,
@@ -95,8 +95,9 @@ def compare(
     """Compare schedules and solvers on common random numbers; the first arm is the baseline. What is in the folder
     `out` is not computed again.
 
-    `arms`: instead of schedules and solvers, a name for each set of choices of `sample`, such as
-    {"mine": {"schedule": "dvs", "calls": 50}}. `plan`: reference, kernel, metrics, noise, batch_size, weights, title.
+    `arms`: instead of schedules, solvers, steps, calls and corrector, a name for each set of choices of `sample`, such
+    as {"mine": {"schedule": "dvs", "calls": 50}}. `plan`: reference, kernel, metrics, noise, batch_size, weights,
+    title.
 
     Example:
         >>> import tempfile, isostep
@@ -110,6 +111,10 @@ def compare(
         budgets = [calls] if isinstance(calls, int) else list(calls)
         made = product_arms(list(schedules), list(solvers), budgets, steps, clock=clock, corrector=corrector)
     else:
+        common = {"solvers": solvers, "steps": steps, "calls": calls, "corrector": corrector}
+        common["schedules"] = None if schedules is COMPARED else schedules
+        if ignored := [name for name, value in common.items() if value not in (None, (), [])]:
+            raise InputError(f"{', '.join(ignored)} beside arms would be ignored; say it in every arm")
         made = tuple(
             Arm(
                 name=name,
@@ -122,7 +127,7 @@ def compare(
 
 
 def sweep(
-    model: str | Model,
+    model: str | Path | Model,
     params: Mapping[str, Sequence[Any]],
     *,
     out: str | Path,
@@ -155,7 +160,7 @@ def sweep(
 
 
 def tune(
-    model: str | Model,
+    model: str | Path | Model,
     calls: int = 20,
     reference: str | None = None,
     *,
@@ -184,8 +189,7 @@ def tune(
     from isostep.study.tune import tune as run
     from isostep.study.tune_record import TunePlan
 
-    name = model if isinstance(model, str) else model.info.name
-    wanted = checked(TunePlan, {"model": name, "calls": calls, "reference": reference, **plan}, "tune")
+    wanted = checked(TunePlan, {"model": _name(model), "calls": calls, "reference": reference, **plan}, "tune")
     with showing(progress):
         return run(wanted, out, load_model(model), store, workers=workers)
 
@@ -225,7 +229,7 @@ def report(folder: str | Path, out: str | Path | None = None) -> Path:
 
 
 def _study(
-    model: str | Model,
+    model: str | Path | Model,
     out: str | Path,
     arms: tuple[Arm, ...],
     seeds: Iterable[int],
@@ -234,12 +238,20 @@ def _study(
     progress: bool,
     plan: dict[str, Any],
 ) -> Comparison:
+    from isostep.model.lookup import load_model
     from isostep.reporting.output import write_outputs
     from isostep.study.compute import run_study
 
-    name = model if isinstance(model, str) else model.info.name
+    name = _name(model)
     fields = {"title": name, **plan, "model": name, "arms": arms, "seeds": tuple(seeds), "n": n}
     made = checked(StudyPlan, fields, "study")
     with showing(progress):
-        study = run_study(made, out, None if isinstance(model, str) else model, workers=workers)
+        study = run_study(made, out, load_model(model, made.weights), workers=workers)
     return Comparison(study, write_outputs(study, plots=False))
+
+
+def _name(model: str | Path | Model) -> str:
+    """What a plan calls it."""
+    from isostep.model.model import Model
+
+    return model.info.name if isinstance(model, Model) else str(model)

@@ -189,7 +189,7 @@ def complete_run(writer: Writer, model: Model, engine: Engine, advance: Callable
     return summary
 
 
-def save_result(result: SampleResult, out: str | Path, name: str | None = None) -> None:
+def save_result(result: SampleResult, out: str | Path, name: str | Path | None = None) -> None:
     """Write what was sampled in memory as a finished run of one shard; `name` is where the model can be found again.
 
     Example:
@@ -208,7 +208,7 @@ def save_result(result: SampleResult, out: str | Path, name: str | None = None) 
             "use sample_run, or noise='step' or 'path'"
         )
     plan = _plan(
-        result.model, model=name or result.model.info.name, asked=json.loads(result.settings.model_dump_json()),
+        result.model, model=str(name or result.model.info.name), asked=json.loads(result.settings.model_dump_json()),
         settings=result.settings, seed=result.seed, start=start, n=n, batch_size=result.batch_size, shard_size=size,
         noise=result.noise, trace=result.solution.trace is not None,
     )  # fmt: skip

@@ -95,7 +95,7 @@ class Verdict:
 
 def verify(
     folder: str | Path,
-    model: str | Model | None = None,
+    model: str | Path | Model | None = None,
     batches: int = 1,
     repair: bool = False,
 ) -> Verdict:
@@ -122,11 +122,12 @@ def verify(
     return verdict
 
 
-def _load(plan: RunPlan, model: str | Model | None) -> Model:
+def _load(plan: RunPlan, model: str | Path | Model | None) -> Model:
     if model is None and is_reference(plan.model):
         # A folder that came from elsewhere must not choose which code runs here.
         raise InputError(f"this run's model is code ({plan.model}); name it with --model to let it run")
-    loaded = load_model(model or plan.model, plan.card.get("weights"), preset=plan.preset)
+    preset = None if isinstance(model, Model) else plan.preset
+    loaded = load_model(model or plan.model, plan.card.get("weights"), preset=preset)
     if loaded.fingerprint() != plan.fingerprint:
         raise InputError(f"the model {model or plan.model} is not the one of this run (its weights or card differ)")
     return loaded

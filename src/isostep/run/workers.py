@@ -230,18 +230,28 @@ def _next(again: deque[tuple[Any, int]], tasks: Iterator[Any]) -> tuple[Any, int
 
 
 def run_here(work: Work, tasks: Iterator[Any], advance: Callable[[float], None]) -> Iterator[Outcome]:
-    """Outcomes of tasks run in this process, one after the other."""
+    """Outcomes of tasks run in this process, one after the other. One that fails is not tried again: it would meet the
+    same. After ATTEMPTS failures in a row, so would the others."""
+    streak = 0
     for task in tasks:
-        reported = 0.0
+        reported, reason = 0.0, ""
 
         def progress(fraction: float, n: int = task.n) -> None:
             nonlocal reported
             advance(max(0.0, fraction * n - reported))
             reported = max(reported, fraction * n)
 
-        result = work.run(task, progress)
-        advance(task.n - reported)
-        yield Outcome(task, result)
+        try:
+            result = work.run(task, progress)
+        except (IsostepError, OSError, MemoryError):  # no other task would fare better
+            raise
+        except Exception as error:
+            result, reason = None, f"{type(error).__name__}: {error}"
+        advance((0 if reason else task.n) - reported)
+        streak = streak + 1 if reason else 0
+        yield Outcome(task, result, reason)
+        if streak == ATTEMPTS:
+            raise IsostepError(f"{streak} in a row failed, the last with {reason}; what is finished is kept")
 
 
 @dataclass(eq=False)

@@ -95,7 +95,7 @@ class SampleResult(Generated):
             {name: int(count.sum()) for name, count in s.counted.items()},
         )  # fmt: skip
 
-    def save(self, folder: str | Path, model: str | None = None) -> None:
+    def save(self, folder: str | Path, model: str | Path | None = None) -> None:
         """Write a finished run folder, as `isostep sample --out` does; `model`: where the model can be found again."""
         import isostep  # the package's face: run folders belong to a later room
 
@@ -107,7 +107,7 @@ class SampleResult(Generated):
 
 
 def sample(
-    model: str | Model,
+    model: str | Path | Model,
     n: int = 100,
     *,
     schedule: str | None = None,
@@ -135,7 +135,8 @@ def sample(
     `snr`, `scale`, `schedule_options`, `solver_options`, `max_steps`. The same seed and index give the same graph,
     whatever `n`, `start` and, with `clock="graph"`, `batch_size`. `noise="path"`: one Brownian path per graph, whatever
     the grid. `trace=1` notes every step, `snapshots` keeps the denoised means at these times, `hooks` see every step.
-    `progress=True` shows how far it is; a function is told the share that is done.
+    `progress=True` shows how far it is; a function is told the share that is done. `settings`: those of another result,
+    in the place of all choices.
 
     Example:
         >>> import isostep
@@ -145,11 +146,13 @@ def sample(
         >>> many.lines()[3] == one.lines()[0]                        # graph 3, alone
         True
     """
+    chosen |= {"schedule": schedule, "solver": solver, "steps": steps, "corrector": corrector, "clock": clock}
+    if settings is not None and (ignored := [k for k, v in {**chosen, "calls": calls}.items() if v is not None]):
+        raise InputError(f"{', '.join(ignored)} beside settings would be ignored; give one or the other")
     loaded = load_model(model, weights, device)
     if settings is None:
-        asked = {"schedule": schedule, "solver": solver, "steps": steps, "corrector": corrector, "clock": clock}
-        settings = resolve(loaded.info.sampler, calls, **asked, **chosen)
-        advise(loaded, calls, **asked, **chosen)
+        settings = resolve(loaded.info.sampler, calls, **chosen)
+        advise(loaded, calls, **chosen)
     source = _noise(noise, seed)
     with showing(progress is True):
         settings = prepare(loaded, settings, calls)
