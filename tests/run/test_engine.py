@@ -73,9 +73,34 @@ def test_what_was_measured_is_taken_from_the_folder(tmp_path, monkeypatch):
     assert not (tmp_path / "empty").exists()
 
 
-def test_a_shard_must_hold_whole_batches(tmp_path):
-    with pytest.raises(InputError, match="not a multiple of the batch size"):
-        sample_run(analytic_model(), 8, tmp_path, **{**PLAN, "shard_size": 6})
+@pytest.mark.parametrize(
+    ("extent", "words"),
+    [
+        ({"shard_size": 6}, "not a multiple of the batch size"),
+        ({"shard_size": 0}, "the shard size must be"),
+        ({"shard_size": 2**21}, "the shard size must be"),
+        ({"batch_size": 0}, "the batch size must be"),
+        ({"n": 2**40 + 1}, "at most 2"),
+        ({"start": 2**40}, "at most 2"),
+    ],
+    ids=str,
+)
+def test_an_extent_that_cannot_be_is_refused(tmp_path, extent, words):
+    """A shard holds whole batches."""
+    with pytest.raises(InputError, match=words):
+        sample_run(analytic_model(), **{**PLAN, "n": 8, "out": tmp_path / "run", **extent})
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_last_indices_can_be_sampled(tmp_path):
+    assert sample_run(analytic_model(), 20, tmp_path, start=2**40 - 20, **PLAN)["done"] == 20
+
+
+def test_the_trace_is_of_the_first_batch_or_where_clocks_are_own_of_the_first_shard(tmp_path):
+    chosen = {"schedule": "dvs", "steps": 20, "batch_size": 2, "shard_size": 4, "trace": True}
+    for clock, graphs in (("graph", {5, 6, 7}), ("batch", {-1})):
+        sample_run(analytic_model(), 8, tmp_path / clock, start=5, clock=clock, **chosen)
+        assert set(json.loads((tmp_path / clock / "trace.json").read_text())["graph"]) == graphs
 
 
 def test_evaluation_reads_a_run_in_shards(tmp_path, monkeypatch):
