@@ -28,7 +28,7 @@ from isostep.base.errors import InputError
 from isostep.base.files import bounded_lines
 from isostep.base.files import sha256 as file_sum
 from isostep.base.schema import Frozen
-from isostep.item import Item, KindName, kind_named
+from isostep.item import KINDS, Item, KindName, kind_named
 from isostep.sampling.account import Account
 from isostep.sampling.extent import MOST, MOST_BATCH
 from isostep.settings.schema import SamplerSettings
@@ -183,6 +183,11 @@ class Shard:
     record: ShardRecord
     data: bytes
     trace: dict[str, list] | None = None
+
+
+def own_files() -> tuple[str, ...]:
+    """Names in a folder that are a run's own."""
+    return (PLAN, RUN, MANIFEST, SHARDS, TRACE, *(kind.file for kind in KINDS.values()))
 
 
 def shard_size_of(batch_size: int, asked: int | None = None) -> int:
