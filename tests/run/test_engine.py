@@ -116,6 +116,37 @@ def test_status_of_a_complete_run(tmp_path):
     assert report["graphs_per_second"] > 0
 
 
+def interrupted(folder, seconds: list[tuple[float, float]]) -> None:
+    """A run of 32 graphs stopped in its fourth shard, as if the three before were made in these spans of time."""
+
+    def stop(graphs: float) -> None:
+        if read_run(folder).count == 24:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sample_run(analytic_model(), 32, folder, advance=stop, **PLAN)
+    records = read_run(folder).shards.values()
+    spans = zip(records, seconds, strict=True)
+    lines = [shard.model_copy(update={"at": to, "seconds": to - since}) for shard, (since, to) in spans]
+    (folder / "shards.jsonl").write_text("".join(line.model_dump_json() + "\n" for line in lines))
+
+
+def test_a_continued_run_counts_the_time_of_all_its_parts(tmp_path):
+    """Shards made at the same time count once, pauses not at all."""
+    interrupted(tmp_path, [(1000, 1100), (1050, 1150), (5000, 5100)])
+    assert status(tmp_path)["graphs_per_second"] == pytest.approx(16 / 150)
+    summary = sample_run(analytic_model(), 32, tmp_path, **PLAN)
+    assert 250 < summary["wall_seconds"] < 300
+    assert status(tmp_path)["graphs_per_second"] == pytest.approx(32 / summary["wall_seconds"])
+
+
+def test_no_rate_is_made_up_for_shards_whose_times_are_lost(tmp_path):
+    interrupted(tmp_path, [(1000, 1100), (1100, 1200), (1200, 1300)])
+    (tmp_path / "shards.jsonl").unlink()
+    assert "wall_seconds" not in sample_run(analytic_model(), 32, tmp_path, **PLAN)
+    assert status(tmp_path)["graphs_per_second"] is None
+
+
 # --- what was sampled in memory --------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from isostep.base.progress import progress as task_of
 from isostep.base.versions import versions
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
-from isostep.run.format import Machine, RunPlan, shard_size_of
+from isostep.run.format import Machine, RunPlan, seconds_of, shard_size_of
 from isostep.run.reading import is_run, read_run
 from isostep.run.workers import Job, Outcome, ProcessExecutor, Work, cores, dispatch, pack_shard, run_here
 from isostep.run.writer import Writer, open_run
@@ -139,7 +139,7 @@ def complete_run(writer: Writer, model: Model, engine: Engine, advance: Callable
     advance(run.count)
     if run.record is not None:
         return run.record.summary
-    began = time.perf_counter()
+    began, before = time.perf_counter(), seconds_of(run.shards.values())
     lost: list[str] = []
     job = Job(model, plan.settings, plan.seed, plan.batch_size, plan.noise, plan.trace)
 
@@ -167,7 +167,8 @@ def complete_run(writer: Writer, model: Model, engine: Engine, advance: Callable
     account = Account.total(record.account for record in run.shards.values())
     warn_remarks(account, plan.settings)
     summary = account.summary(model.info.name, plan.settings, plan.seed)
-    summary["wall_seconds"] = time.perf_counter() - began
+    if all(shard.at for shard in run.shards.values()):  # one whose line was lost does not say when it was made
+        summary["wall_seconds"] = before + time.perf_counter() - began
     if lost:
         summary["workers_replaced"] = len(lost)
         log.warning("%d workers were replaced (%s); their shards were made again", len(lost), lost[0])

@@ -17,7 +17,7 @@ import gzip
 import json
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -145,6 +145,15 @@ class ShardRecord(Frozen):
     def account(self) -> Account:
         sums = self.n, self.counts, self.steps, self.calls, self.batch_calls, self.seconds, self.tally, self.counted
         return Account(*sums)
+
+
+def seconds_of(shards: Iterable[ShardRecord], since: float = 0.0) -> float:
+    """Seconds after `since` in which any of these shards was in work: no pauses, and what overlaps counts once."""
+    seconds = 0.0
+    for shard in sorted(shards, key=lambda shard: shard.at - shard.seconds):
+        seconds += max(0.0, shard.at - max(since, shard.at - shard.seconds))
+        since = max(since, shard.at)
+    return seconds
 
 
 class FailureRecord(Frozen):
