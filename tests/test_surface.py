@@ -72,6 +72,12 @@ def test_a_study_is_a_function_and_its_comparison_a_table():
     assert {"differences", "step-size"} <= compared.plot().keys()
     assert compared.report() == Path("study/report.html")
     assert isostep.report("study", "page.html").read_text() == Path("study/report.html").read_text()
+    record = Path("study/study.json").read_bytes()
+    Path("link.html").symlink_to("study/study.json")
+    for out in ("study/study.json", "study/comparison.json", "link.html", "page"):
+        with pytest.raises(InputError, match=r"a page is an \.html file"):
+            isostep.report("study", out)
+    assert Path("study/study.json").read_bytes() == record
     arms = {"mine": {"schedule": "uniform", "calls": 4}, "<b>": {"schedule": "dvs", "steps": 6}}
     named = isostep.compare(TOY, arms=arms, out="named", **STUDY)
     assert named.to_pandas()["calls"].tolist()[0] == 4

@@ -10,8 +10,10 @@ from typer.testing import CliRunner
 from isostep.base.errors import InputError
 from isostep.base.text import duration
 from isostep.cli import app
+from tests.cli.command import refused
 
-SAMPLE = ["sample", "rings-and-stars", "-n", "20", "--schedule", "uniform", "--steps", "3", "--batch-size", "4"]
+TOY = "rings-and-stars"
+SAMPLE = ["sample", TOY, "-n", "20", "--schedule", "uniform", "--steps", "3", "--batch-size", "4"]
 
 
 def call(*arguments: str):
@@ -68,6 +70,14 @@ def test_plan_states_time_memory_and_disk():
     assert cost["seconds"] == pytest.approx(cost["worker_seconds"] / 4)
     assert cost["memory_per_worker"] > 0
     assert "disk" in call("plan", *arguments).stdout
+
+
+@pytest.mark.parametrize(
+    "extent", [("--batch-size", "256", "--shard-size", "100"), ("--batch-size", "2000000"), ("-n", str(10**15))]
+)
+def test_plan_refuses_what_sample_refuses(extent, tmp_path):
+    words = [refused(*command, *extent) for command in (("plan", TOY), ("sample", TOY, "--out", tmp_path / "run"))]
+    assert words[0] == words[1]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from isostep.item import Graph, write_items
 from isostep.metric.contrast import contrast
 from isostep.metric.evaluate import evaluate
 from isostep.metric.suite import build_reference
-from tests.cli.command import isostep
+from tests.cli.command import isostep, refused
 
 KEYS = ("degree", "spectral")
 
@@ -33,8 +33,8 @@ def files(tmp_path):
 
 
 def test_sets_of_one_law_are_not_told_apart_and_others_are(files):
-    same = contrast(files / "a.jsonl", files / "b.jsonl", files / "test.jsonl", "tv", KEYS, resamples=300)
-    far = contrast(files / "a.jsonl", files / "far.jsonl", files / "test.jsonl", "tv", KEYS, resamples=300)
+    same, _ = contrast(files / "a.jsonl", files / "b.jsonl", files / "test.jsonl", "tv", KEYS, resamples=300)
+    far, _ = contrast(files / "a.jsonl", files / "far.jsonl", files / "test.jsonl", "tv", KEYS, resamples=300)
     report = evaluate(files / "b.jsonl", files / "test.jsonl", "tv", KEYS, resamples=0)
     for row in same:
         assert row.other[0] == pytest.approx(report.values[row.metric].value, abs=1e-12)
@@ -91,6 +91,21 @@ def test_the_command_prints_both_and_refuses_molecules(files):
     (files / "m.smi").write_text("CCO\nCC\n")
     with pytest.raises(InputError, match="two sets of graphs"):
         contrast(files / "a.jsonl", files / "m.smi", files / "test.jsonl")
+
+
+def test_lines_that_cannot_be_used_are_said_or_fatal_and_workers_refused(files):
+    good = (files / "a.jsonl").read_text().splitlines()
+    (files / "bad.jsonl").write_text("\n".join([good[0], "no graph", good[1], '{"n": 2, "edges": [[0, 7]]}']))
+    for first, other in (("bad", "b"), ("b", "bad")):
+        sets = (files / f"{first}.jsonl", "--versus", files / f"{other}.jsonl", "--reference", files / "test.jsonl")
+        words = ("evaluate", *sets, "--metrics", "degree", "--resamples", 10)
+        for form in ((), ("--json",)):
+            ended = isostep(*words, *form)
+            assert ended.code == 0
+            assert ended.err.startswith("2 lines could not be used:\n  ")
+            assert "bad.jsonl, line 2: " in ended.err
+        assert "bad.jsonl, line 2: " in refused(*words, "--strict")
+    assert "leave out --workers 2" in refused(*words, "--workers", 2)
 
 
 def test_a_reference_of_the_validation_split(tmp_path, monkeypatch):

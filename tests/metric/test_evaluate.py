@@ -180,8 +180,9 @@ def test_files_that_are_refused(tmp_path, graphs, name, content, message):
 
 
 def test_other_refusals(tmp_path, graphs, molecules):
-    with pytest.raises(InputError, match="cannot read"):
-        evaluate(tmp_path / "absent.jsonl", graphs)
+    for name in ("absent", "absent.jsonl", "absent.smi.gz", "absent.pkl", "no/folder/absent.jsonl"):
+        with pytest.raises(InputError, match=f"{name} does not exist"):
+            evaluate(tmp_path / name, graphs)
     with pytest.raises(InputError, match=r"folder without molecules\.smi or conformers\.jsonl or graphs\.jsonl"):
         evaluate(tmp_path, graphs)
     with pytest.raises(InputError, match="holds molecules, but the reference"):

@@ -75,9 +75,34 @@ def test_what_was_measured_is_taken_from_the_folder(tmp_path, monkeypatch):
     assert not (tmp_path / "empty").exists()
 
 
-def test_a_shard_must_hold_whole_batches(tmp_path):
-    with pytest.raises(InputError, match="not a multiple of the batch size"):
-        sample_run(analytic_model(), 8, tmp_path, **{**PLAN, "shard_size": 6})
+@pytest.mark.parametrize(
+    ("extent", "words"),
+    [
+        ({"shard_size": 6}, "not a multiple of the batch size"),
+        ({"shard_size": 0}, "the shard size must be"),
+        ({"shard_size": 2**21}, "the shard size must be"),
+        ({"batch_size": 0}, "the batch size must be"),
+        ({"n": 2**40 + 1}, "at most 2"),
+        ({"start": 2**40}, "at most 2"),
+    ],
+    ids=str,
+)
+def test_an_extent_that_cannot_be_is_refused(tmp_path, extent, words):
+    """A shard holds whole batches."""
+    with pytest.raises(InputError, match=words):
+        sample_run(analytic_model(), **{**PLAN, "n": 8, "out": tmp_path / "run", **extent})
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_last_indices_can_be_sampled(tmp_path):
+    assert sample_run(analytic_model(), 20, tmp_path, start=2**40 - 20, **PLAN)["done"] == 20
+
+
+def test_the_trace_is_of_the_first_batch_or_where_clocks_are_own_of_the_first_shard(tmp_path):
+    chosen = {"schedule": "dvs", "steps": 20, "batch_size": 2, "shard_size": 4, "trace": True}
+    for clock, graphs in (("graph", {5, 6, 7}), ("batch", {-1})):
+        sample_run(analytic_model(), 8, tmp_path / clock, start=5, clock=clock, **chosen)
+        assert set(json.loads((tmp_path / clock / "trace.json").read_text())["graph"]) == graphs
 
 
 def test_evaluation_reads_a_run_in_shards(tmp_path, monkeypatch):
@@ -91,6 +116,37 @@ def test_status_of_a_complete_run(tmp_path):
     report = status(tmp_path)
     assert (report["state"], report["graphs"], report["shards_done"], report["shards"]) == ("complete", 20, 3, 3)
     assert report["graphs_per_second"] > 0
+
+
+def interrupted(folder, seconds: list[tuple[float, float]]) -> None:
+    """A run of 32 graphs stopped in its fourth shard, as if the three before were made in these spans of time."""
+
+    def stop(graphs: float) -> None:
+        if read_run(folder).count == 24:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sample_run(analytic_model(), 32, folder, advance=stop, **PLAN)
+    records = read_run(folder).shards.values()
+    spans = zip(records, seconds, strict=True)
+    lines = [shard.model_copy(update={"at": to, "seconds": to - since}) for shard, (since, to) in spans]
+    (folder / "shards.jsonl").write_text("".join(line.model_dump_json() + "\n" for line in lines))
+
+
+def test_a_continued_run_counts_the_time_of_all_its_parts(tmp_path):
+    """Shards made at the same time count once, pauses not at all."""
+    interrupted(tmp_path, [(1000, 1100), (1050, 1150), (5000, 5100)])
+    assert status(tmp_path)["graphs_per_second"] == pytest.approx(16 / 150)
+    summary = sample_run(analytic_model(), 32, tmp_path, **PLAN)
+    assert 250 < summary["wall_seconds"] < 300
+    assert status(tmp_path)["graphs_per_second"] == pytest.approx(32 / summary["wall_seconds"])
+
+
+def test_no_rate_is_made_up_for_shards_whose_times_are_lost(tmp_path):
+    interrupted(tmp_path, [(1000, 1100), (1100, 1200), (1200, 1300)])
+    (tmp_path / "shards.jsonl").unlink()
+    assert "wall_seconds" not in sample_run(analytic_model(), 32, tmp_path, **PLAN)
+    assert status(tmp_path)["graphs_per_second"] is None
 
 
 # --- what was sampled in memory --------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from isostep.item.graph import read_graphs
 from isostep.metric.items import gather
 from isostep.model.analytic import analytic_model
 from isostep.model.released.convert import load_released
+from isostep.run import writer
 from isostep.run.engine import sample_run
 from isostep.run.export import export_items
 from isostep.run.reading import read_run
@@ -65,6 +66,25 @@ def test_export_of_graphs_round_trips(tmp_path):
     assert [g.to_line() for g in read_graphs(tmp_path / "a.jsonl.gz")] == [line for _, line in lines(tmp_path / "run")]
     with pytest.raises(InputError, match="holds graphs, which cannot be written as smi"):
         export_items(tmp_path / "run", tmp_path / "a.smi", "smi")
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_an_export_does_not_replace_files_of_the_run(tmp_path, monkeypatch, joined):
+    if not joined:
+        monkeypatch.setattr(writer, "JOINED", 0)
+    run = tmp_path / "run"
+    sample_run(analytic_model(), 20, run, trace=True, **PLAN)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    (tmp_path / "link").symlink_to(run / "run.json")
+    (tmp_path / "same").symlink_to(run)
+    names = ("plan.json", "graphs.jsonl", "molecules.smi", "shards.jsonl", "shards/000000.jsonl.gz", "shards/new.jsonl")
+    own = [*before, *(run / name for name in names), tmp_path / "link", tmp_path / "same" / "trace.json"]
+    for out in (*own, run / ".." / "run" / "run.json"):
+        for folder in (run, tmp_path / "same"):
+            with pytest.raises(InputError, match="is the run's own; choose another file"):
+                export_items(folder, out, "jsonl")
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert export_items(run, run / "mine.jsonl", "jsonl") == 20
 
 
 def test_the_summary_of_a_run_counts_valid_molecules(molecules):

@@ -187,6 +187,28 @@ def test_a_trace_and_snapshots_are_kept_on_request() -> None:
     assert torch.equal(result.solution.snapshots[1.0]["X"], result.tensors["X"])
 
 
+@pytest.mark.parametrize("start", [0, 3, 7])
+def test_a_trace_of_own_clocks_has_every_graph(start: int) -> None:
+    chosen = {"schedule": "dvs", "clock": "graph", "steps": 20, "batch_size": 2}
+    result = sample("rings-and-stars", 5, start=start, trace=1, **chosen)  # type: ignore[arg-type]
+    assert result.solution.trace is not None
+    assert sorted(set(result.solution.trace["graph"].tolist())) == list(range(start, start + 5))
+
+
+@pytest.mark.parametrize("clock", ["graph", "batch"])
+@pytest.mark.parametrize(
+    "extent",
+    [
+        {"batch_size": 0}, {"batch_size": -3}, {"batch_size": 2**20 + 1}, {"n": 0}, {"n": 10**15}, {"n": 10**12},
+        {"start": -1}, {"start": 2**63 - 1}, {"start": 10**20}, {"start": 2**40 - 1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_extent_that_cannot_be_is_refused_whatever_the_clock(extent: dict, clock: str) -> None:
+    with pytest.raises(InputError, match=r"at most|more than"):
+        sample("rings-and-stars", **{"n": 6, "schedule": "dvs", "clock": clock, "steps": 20, **extent})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("options", "part"),
     [

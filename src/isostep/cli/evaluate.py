@@ -15,8 +15,9 @@ from isostep.base.text import print_table
 if TYPE_CHECKING:
     from isostep.metric.base import Value
     from isostep.metric.evaluate import Report
+    from isostep.metric.items import Skipped
 
-SHOWN = 5  # skipped lines that are printed; --json has all
+SHOWN = 5  # skipped lines that are printed; --json has all, but for --versus
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +52,10 @@ def evaluate(
         raise InputError(f"unknown kernel {kernel!r}; choose tv or emd")
     keys = None if metrics is None else [key for key in metrics.split(",") if key.strip()]
     if versus is not None:
-        _versus(source, versus, reference, kernel, keys, 1000 if resamples is None else resamples, seed, as_json)
+        if workers > 1:
+            raise InputError(f"--workers is for molecules, --versus compares graphs; leave out --workers {workers}")
+        resamples = 1000 if resamples is None else resamples
+        _versus(source, versus, reference, kernel, keys, resamples, seed, strict, as_json)
         return
     resamples = 200 if resamples is None else resamples
     report = run(source, reference, kernel, keys, resamples, seed, strict, workers)  # type: ignore[arg-type]
@@ -63,7 +67,7 @@ def evaluate(
 
 def _versus(
     first: Path, other: Path, reference: str, kernel: str | None, keys: list[str] | None, resamples: int, seed: int,
-    as_json: bool,
+    strict: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Both sets, their difference, the chance of one as large, and the value of as many training graphs."""
     from dataclasses import asdict
@@ -73,7 +77,8 @@ def _versus(
     from isostep.reporting.tables import ARROW, Table, interval_text, number, p_value, signed
     from isostep.study.significance import holm
 
-    rows = contrast(first, other, reference, kernel, keys, resamples, seed)  # type: ignore[arg-type]
+    rows, skipped = contrast(first, other, reference, kernel, keys, resamples, seed, strict)  # type: ignore[arg-type]
+    _show_skipped(skipped)
     corrected = holm([row.p for row in rows])
     if as_json:
         records = [{**asdict(row), "p_holm": p} for row, p in zip(rows, corrected, strict=True)]
@@ -108,10 +113,14 @@ def _show(report: Report, customary: bool) -> None:
     print_tables([Table(title, ("metric", "value", "95 % interval", "training set", "n"), tuple(rows), tuple(notes))])
     for key, reason in report.undefined.items():
         typer.echo(f"{key}: not defined ({reason})")
-    if report.skipped:
-        print(f"{len(report.skipped)} lines could not be used:", file=sys.stderr)
-        for skipped in report.skipped[:SHOWN]:
-            print(f"  {skipped}", file=sys.stderr)
+    _show_skipped(report.skipped)
+
+
+def _show_skipped(skipped: list[Skipped]) -> None:
+    if skipped:
+        print(f"{len(skipped)} lines could not be used:", file=sys.stderr)
+    for line in skipped[:SHOWN]:
+        print(f"  {line}", file=sys.stderr)
 
 
 def _cells(value: Value) -> tuple[str, str, str]:

@@ -18,7 +18,7 @@ def plan(
     calls: int | None = typer.Option(None, min=1, help="As for `isostep sample`."),
     clock: str | None = typer.Option(None, help="As for `isostep sample`."),
     batch_size: int = typer.Option(256, min=1, help="Graphs integrated together."),
-    shard_size: int | None = typer.Option(None, min=1, help="Graphs of a shard."),
+    shard_size: int | None = typer.Option(None, min=1, help="Graphs of a shard, a multiple of the batch size."),
     failures: float = typer.Option(0.0, min=0, help="Failures to expect, per worker and day."),
     threads: int = typer.Option(1, min=1, help="Threads of each worker."),
     device: str = typer.Option("cpu", help="cpu, cuda or mps."),
@@ -33,15 +33,17 @@ def plan(
     from isostep.base.text import duration
     from isostep.model.lookup import load_model
     from isostep.run.cost import estimate, measure_steps
-    from isostep.run.engine import SHARD
+    from isostep.run.format import shard_size_of
     from isostep.sampling.calibrate import prepare
+    from isostep.sampling.extent import check_extent
     from isostep.settings.resolve import resolve
 
+    check_extent(n, 0, batch_size)
+    size = shard_size_of(batch_size, shard_size)
     torch.set_num_threads(threads)
     loaded = load_model(model, None, device)
     settings = resolve(loaded.info.sampler, calls, schedule=schedule, solver=solver, steps=steps, clock=clock)
     measured = measure_steps(loaded, prepare(loaded, settings, calls), batch_size)
-    size = shard_size or -(-SHARD // batch_size) * batch_size
     result = estimate(measured, n, workers, size, failures / 24)
     if as_json:
         step = sum(measured.step_seconds) / len(measured.step_seconds)

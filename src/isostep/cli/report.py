@@ -9,7 +9,7 @@ import typer
 
 def report(
     folder: Path = typer.Argument(help="Folder that compare, sweep, reproduce, demo or train wrote."),
-    out: Path | None = typer.Option(None, help="File to write; default: report.html in the folder."),
+    out: Path | None = typer.Option(None, help="File to write, .html; default: report.html in the folder."),
 ) -> None:
     """Write one self-contained HTML page of a study or a training run; nothing is computed again.
 

@@ -50,7 +50,9 @@ def sample(
     preset: str | None = typer.Option(
         None, help="File of `isostep tune`; or, for a released file of another dataset, packaged preset or TOML file."
     ),
-    trace: bool = typer.Option(False, help="Record t, dt, V and ds2 of every step into trace.json."),
+    trace: bool = typer.Option(
+        False, help="Write t, dt, V and ds2 of the first batch's steps (with own clocks: first shard's) to trace.json."
+    ),
     sdf: bool = typer.Option(False, help="Also write molecules.sdf."),
     out: Path | None = typer.Option(None, help="Run folder; the same command again continues an interrupted run."),
     workers: str = typer.Option(

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from isostep.base.errors import InputError
 from isostep.item import Graph
 from isostep.metric.base import Better, interval
 from isostep.metric.evaluate import choose, resolve_reference
-from isostep.metric.items import gather
+from isostep.metric.items import Skipped, gather
 from isostep.metric.mmd import Kernel
 from isostep.metric.suite import suite_of
 
@@ -39,6 +39,13 @@ class Contrast:
     floor: float | None
 
 
+class Contrasted(NamedTuple):
+    """What was found, and the lines of both sets that could not be used."""
+
+    rows: list[Contrast]
+    skipped: list[Skipped]
+
+
 def contrast(
     first: str | Path,
     other: str | Path,
@@ -47,12 +54,14 @@ def contrast(
     metrics: Iterable[str] | None = None,
     resamples: int = 1000,
     seed: int = 0,
-) -> list[Contrast]:
-    """Compare two sets of graphs, each a file or a run folder. `metrics`: keys; the four MMDs where None."""
+    strict: bool = False,
+) -> Contrasted:
+    """Compare two sets of graphs, each a file or a run folder. `metrics`: keys; the four MMDs where None. `strict`: a
+    line that cannot be used is an error."""
     if resamples < 1 or seed < 0:
         raise InputError(f"need resamples >= 1 and seed >= 0, got {resamples} and {seed}")
     entry, fitted, _ = resolve_reference(reference)
-    sets = [gather(source) for source in (first, other)]
+    sets = [gather(source, strict) for source in (first, other)]
     for source, items in zip((first, other), sets, strict=True):
         if items.item is not Graph or fitted.kind != Graph.kind or len(items) < 2:
             raise InputError(f"--versus compares two sets of graphs; {source} holds {len(items)} {items.item.kind}s")
@@ -97,7 +106,7 @@ def contrast(
                 getattr(metric, "floor", lambda reference, n: None)(fitted, min(sizes)),
             )
         )
-    return rows
+    return Contrasted(rows, [line for items in sets for line in items.skipped])
 
 
 def _difference(

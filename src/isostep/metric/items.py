@@ -102,6 +102,8 @@ class Reading(NamedTuple):
 
 
 def _from_path(path: Path, strict: bool) -> Items:
+    if not path.exists():
+        raise InputError(f"{path} does not exist; name a file of graphs or molecules, or a run folder")
     names = {name: kind for kind in KINDS.values() for name in (kind.file, f"{kind.file}.gz")}  # of a run folder
     if path.is_dir():
         found = next((path / name for name in names if (path / name).is_file()), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -197,6 +198,8 @@ def tune(
 def report(folder: str | Path, out: str | Path | None = None) -> Path:
     """Write one self-contained HTML page of a study, a tuning or a training run; nothing is computed again.
 
+    `out`: a file that ends in .html; report.html in the folder where None.
+
     Example:
         >>> import tempfile, isostep
         >>> with tempfile.TemporaryDirectory() as out:
@@ -210,6 +213,8 @@ def report(folder: str | Path, out: str | Path | None = None) -> Path:
 
     folder = Path(folder)
     path = Path(out) if out is not None else folder / "report.html"
+    if Path(os.path.realpath(path)).suffix.lower() not in (".html", ".htm"):  # no record has such a name
+        raise InputError(f"a page is an .html file, got {path}; choose such a name")
     if is_training_run(folder):
         from isostep.reporting.training import write_training_report
 

@@ -36,7 +36,8 @@ class StepCost:
     """Of one worker with the batch size of the run."""
 
     step_seconds: tuple[float, ...]
-    steps: float  # per batch
+    steps: float  # tried per batch
+    calls_per_step: int
     decode_seconds: float
     batch_size: int
     bytes_per_graph: float
@@ -74,16 +75,18 @@ def measure_steps(model: Model, settings: SamplerSettings, batch_size: int, seed
     few = settings.model_copy(update={"max_steps": min(settings.max_steps, STEPS + 2)})
     solution = sample_batch(model, few, torch.arange(batch_size), seed, hooks=(tick,))
     if len(ticks) < 3:
-        raise InputError(f"{len(ticks)} steps are too few to measure; plan with --steps 3 or more")
+        raise InputError(f"a run of {len(ticks)} steps is too short to measure; plan 3 or more (--steps, --calls)")
     began = time.perf_counter()
     model.decode(solution.mean)
     decode = time.perf_counter() - began
     items = model.decode(pilot.mean)
     size = len(pack([item.to_line(i) for i, item in enumerate(items)])) / len(items)
     steps = np.diff(ticks)[1:] if len(ticks) > 3 else np.diff(ticks)
+    sampler, calls = build(settings), pilot.calls.double()  # of rejected steps, too
     return StepCost(
         tuple(steps.tolist()),
-        float(pilot.steps.double().max() if build(settings).couples_graphs else pilot.steps.double().mean()),
+        float(calls.max() if sampler.couples_graphs else calls.mean()) / sampler.solver.calls_per_step,
+        sampler.solver.calls_per_step,
         decode,
         batch_size,
         size,
@@ -115,7 +118,7 @@ def estimate(measured: StepCost, n: int, workers: int, shard_size: int, failures
         total,
         measured.memory,
         int(n * measured.bytes_per_graph),
-        n / measured.batch_size * measured.steps,
+        -(-n // measured.batch_size) * measured.steps * measured.calls_per_step,
     )
 
 

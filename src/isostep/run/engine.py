@@ -23,17 +23,16 @@ from isostep.model.lookup import load_model
 from isostep.model.model import Model
 from isostep.noise import check_seed
 from isostep.run.export import export_items
-from isostep.run.format import Machine, RunPlan
+from isostep.run.format import Machine, RunPlan, seconds_of, shard_size_of
 from isostep.run.reading import is_run, read_run
 from isostep.run.workers import Job, Outcome, ProcessExecutor, Work, cores, dispatch, pack_shard, run_here
 from isostep.run.writer import Writer, open_run
 from isostep.sampling.account import Account, warn_remarks
 from isostep.sampling.calibrate import prepare
+from isostep.sampling.extent import MOST_BATCH, check_extent
 from isostep.sampling.run import DEFAULT_BATCH, SampleResult, advise
 from isostep.settings.resolve import make_solver, resolve
 from isostep.settings.schema import SamplerSettings
-
-SHARD = 1024  # graphs of a shard, rounded up to whole batches
 
 
 @dataclass(frozen=True)
@@ -100,15 +99,12 @@ def sample_run(
         >>> summary["done"], summary["calls_mean"]
         (20, 10.0)
     """
+    check_extent(n, start, batch_size)
+    size = shard_size_of(batch_size, shard_size)
     engine = Engine(workers, ray, threads)
     loaded = load_model(model, weights, device, preset)
     settings = resolve(loaded.info.sampler, calls, **chosen)
     name = loaded.info.name if isinstance(model, Model) else str(model)
-    size = shard_size or -(-SHARD // max(1, batch_size)) * batch_size
-    if not 1 <= n <= 2**40 or not 0 <= start <= 2**40:
-        raise InputError(f"n must be from 1 to 2^40 and start from 0, got {n} and {start}")
-    if not 1 <= batch_size <= size <= 2**20:
-        raise InputError(f"batch size and shard size must be 1 to 2^20 and in this order, got {batch_size}, {size}")
     if sdf and "sdf" not in loaded.decoder.item.texts:
         raise InputError(f"{name} makes {loaded.info.kind}s, which cannot be written as sdf; leave it out")
     check_seed(seed)
@@ -120,7 +116,7 @@ def sample_run(
         plan = _plan(
             loaded, model=name, preset=None if preset is None else str(preset), asked=asked, settings=settings,
             seed=seed, start=start, n=n, batch_size=batch_size, shard_size=size, trace=trace,
-        ).check()  # fmt: skip
+        )  # fmt: skip
         with open_run(out, plan) as writer:
             summary = complete_run(writer, loaded, engine, advance)
     if sdf:
@@ -153,7 +149,7 @@ def complete_run(writer: Writer, model: Model, engine: Engine, advance: Callable
     advance(run.count)
     if run.record is not None:
         return run.record.summary
-    began = time.perf_counter()
+    began, before = time.perf_counter(), seconds_of(run.shards.values())
     lost: list[str] = []
     job = Job(model, plan.settings, plan.seed, plan.batch_size, plan.noise, plan.trace)
 
@@ -181,7 +177,8 @@ def complete_run(writer: Writer, model: Model, engine: Engine, advance: Callable
     account = Account.total(record.account for record in run.shards.values())
     warn_remarks(account, plan.settings)
     summary = account.summary(model.info.name, plan.settings, plan.seed)
-    summary["wall_seconds"] = time.perf_counter() - began
+    if all(shard.at for shard in run.shards.values()):  # one whose line was lost does not say when it was made
+        summary["wall_seconds"] = before + time.perf_counter() - began
     if lost:
         summary["workers_replaced"] = len(lost)
         log.warning("%d workers were replaced (%s); their shards were made again", len(lost), lost[0])
@@ -202,7 +199,7 @@ def save_result(result: SampleResult, out: str | Path, name: str | Path | None =
     """
     start, n = int(result.solution.index[0]), len(result)
     size = -(-(start + n) // result.batch_size) * result.batch_size
-    if size > 2**20 or result.noise is None:
+    if size > MOST_BATCH or result.noise is None:
         raise InputError(
             "only results of indices below 2^20 and of noise by name can be saved, since a run can be repeated; "
             "use sample_run, or noise='step' or 'path'"

@@ -14,6 +14,7 @@ import contextlib
 import gzip
 import itertools
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from typing import Any
 from isostep.base.errors import InputError, require
 from isostep.base.files import replacing
 from isostep.item import KINDS
+from isostep.run.format import own_files
+from isostep.run.lock import LOCK
 from isostep.run.reading import RunFolder, read_run
 
 ROWS = 16_384  # of a Parquet row group
@@ -34,10 +37,19 @@ def export_items(folder: str | Path, out: str | Path, format: str, partial: bool
         raise InputError(f"unknown format {format!r}; choose {', '.join(known)}")
     if format not in ("jsonl", "parquet", *run.plan.item.texts):
         raise InputError(f"{folder} holds {run.plan.kind}s, which cannot be written as {format}")
+    _refuse_own(out, run.folder)
     with replacing(out) as temporary:
         if format == "parquet":
             return _write_parquet(temporary, run, partial)
         return _write_text(temporary, out.suffix, run, format, partial)
+
+
+def _refuse_own(out: Path, folder: Path) -> None:
+    """An export must not take the place of what the run itself wrote, by whatever path it gets there."""
+    asked = Path(os.path.realpath(out))
+    for name in (*own_files(), LOCK):
+        if Path(os.path.realpath(folder / name)) in (asked, *asked.parents):
+            raise InputError(f"cannot write {out}: {name} in {folder} is the run's own; choose another file")
 
 
 def _write_text(path: Path, suffix: str, run: RunFolder, format: str, partial: bool) -> int:

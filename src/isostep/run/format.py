@@ -4,7 +4,7 @@
     shards.jsonl          the manifest: one line per finished (or failed) shard, with its checksum; only ever appended
     shards/000003.jsonl.gz
     run.json              the plan and the summary; written last, so a folder that has it is complete
-    trace.json            the steps of the first shard, if asked for
+    trace.json            the steps of the first batch, of the first shard where graphs have own clocks; if asked for
 
 A shard's gzip header holds the plan and its counts, so that good shards can be used when the other files are lost. A
 small run ends as one plain file (`graphs.jsonl`, `molecules.smi`) beside `run.json`. File names follow from the plan;
@@ -17,7 +17,7 @@ import gzip
 import json
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,11 +28,13 @@ from isostep.base.errors import InputError
 from isostep.base.files import bounded_lines
 from isostep.base.files import sha256 as file_sum
 from isostep.base.schema import Frozen
-from isostep.item import Item, KindName, kind_named
+from isostep.item import KINDS, Item, KindName, kind_named
 from isostep.sampling.account import Account
+from isostep.sampling.extent import MOST, MOST_BATCH
 from isostep.settings.schema import SamplerSettings
 
 PLAN, RUN, MANIFEST, SHARDS, TRACE = "plan.json", "run.json", "shards.jsonl", "shards", "trace.json"
+SHARD = 1024  # graphs of a shard, where nobody says
 Sha = Field(pattern=r"^[0-9a-f]{64}$")
 NotNegative = Annotated[int, Field(ge=0)]
 LONGEST = 1e12  # seconds
@@ -62,20 +64,16 @@ class RunPlan(Frozen):
     asked: dict[str, Any]  # settings as given, before anything was measured
     settings: SamplerSettings
     seed: int
-    start: int = Field(ge=0, le=2**40)
-    n: int = Field(ge=1, le=2**40)
-    batch_size: int = Field(ge=1, le=2**20)
-    shard_size: int = Field(ge=1, le=2**20)
+    start: int = Field(ge=0, le=MOST)
+    n: int = Field(ge=1, le=MOST)
+    batch_size: int = Field(ge=1, le=MOST_BATCH)
+    shard_size: int = Field(ge=1, le=MOST_BATCH)
     noise: Literal["step", "path"] = "step"
     trace: bool = False
     machine: Machine | None = None  # where it was begun; a shard does not say
 
     def check(self) -> RunPlan:
-        if self.shard_size % self.batch_size:
-            raise InputError(
-                f"shard size {self.shard_size} is not a multiple of the batch size {self.batch_size}: "
-                "a shard must hold whole batches"
-            )
+        shard_size_of(self.batch_size, self.shard_size)
         return self
 
     @property
@@ -149,6 +147,15 @@ class ShardRecord(Frozen):
         return Account(*sums)
 
 
+def seconds_of(shards: Iterable[ShardRecord], since: float = 0.0) -> float:
+    """Seconds after `since` in which any of these shards was in work: no pauses, and what overlaps counts once."""
+    seconds = 0.0
+    for shard in sorted(shards, key=lambda shard: shard.at - shard.seconds):
+        seconds += max(0.0, shard.at - max(since, shard.at - shard.seconds))
+        since = max(since, shard.at)
+    return seconds
+
+
 class FailureRecord(Frozen):
     """The manifest's line of a shard given up after several attempts; the next command tries it again."""
 
@@ -185,6 +192,23 @@ class Shard:
     record: ShardRecord
     data: bytes
     trace: dict[str, list] | None = None
+
+
+def own_files() -> tuple[str, ...]:
+    """Names in a folder that are a run's own."""
+    return (PLAN, RUN, MANIFEST, SHARDS, TRACE, *(kind.file for kind in KINDS.values()))
+
+
+def shard_size_of(batch_size: int, asked: int | None = None) -> int:
+    """Graphs of a shard: as asked, else SHARD, rounded up to whole batches; what cannot be is refused."""
+    size = -(-SHARD // batch_size) * batch_size if asked is None else asked
+    if not 1 <= size <= MOST_BATCH:
+        raise InputError(f"the shard size must be at least 1 and at most 2^20, got {size}")
+    if size % batch_size:
+        raise InputError(
+            f"shard size {size} is not a multiple of the batch size {batch_size}: a shard must hold whole batches"
+        )
+    return size
 
 
 def pack(lines: list[str]) -> bytes:

@@ -16,7 +16,7 @@ from isostep.base.errors import InputError
 from isostep.model.lookup import load_model
 from isostep.model.model import Model
 from isostep.model.own import is_reference
-from isostep.run.format import RunPlan
+from isostep.run.format import RunPlan, seconds_of
 from isostep.run.lock import in_use, locked
 from isostep.run.reading import RunFolder, read_run
 from isostep.run.workers import QUIET
@@ -68,14 +68,14 @@ def _silence(run: RunFolder) -> float | None:
 
 
 def _rate(run: RunFolder) -> float | None:
-    """Graphs per second over the shards finished last; None where there are too few of them."""
+    """Graphs per second over the shards finished last, pauses left out; None where there are too few of them."""
     if run.record is not None and run.joined is not None:
         seconds = run.record.summary.get("wall_seconds")
         return run.plan.n / seconds if seconds else None
-    recent = sorted(run.shards.values(), key=lambda shard: shard.at)[-RECENT:]
-    if len(recent) < 2 or recent[-1].at <= recent[0].at:
-        return None
-    return sum(shard.n for shard in recent[1:]) / (recent[-1].at - recent[0].at)
+    timed = (shard for shard in run.shards.values() if shard.at)  # a line that was lost had the time
+    recent = sorted(timed, key=lambda shard: shard.at)[-RECENT:]
+    seconds = seconds_of(recent[1:], since=recent[0].at) if recent else 0.0
+    return sum(shard.n for shard in recent[1:]) / seconds if seconds else None
 
 
 @dataclass

@@ -29,6 +29,7 @@ from isostep.run.format import (
     RunRecord,
     Shard,
     ShardRecord,
+    own_files,
     stamp,
 )
 from isostep.run.lock import locked
@@ -99,8 +100,7 @@ class Writer:
     def mend(self) -> None:
         """Make good what a crash left: temporary files, cut manifest lines, records without their file."""
         run = self.run
-        ours = (PLAN, RUN, MANIFEST, TRACE, run.plan.item.file)
-        leftovers = [path for name in ours for path in run.folder.glob(f".{name}.*{TEMPORARY}")]
+        leftovers = [path for name in own_files() for path in run.folder.glob(f".{name}.*{TEMPORARY}")]
         for leftover in (*leftovers, *(run.folder / SHARDS).glob(f".*.gz.*{TEMPORARY}")):
             remove(leftover)
         damaged = list(run.damaged())

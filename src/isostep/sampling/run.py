@@ -26,6 +26,7 @@ from isostep.noise import BrownianTree, Noise
 from isostep.sampling.account import Account, warn_remarks
 from isostep.sampling.batch import sample_batch
 from isostep.sampling.calibrate import prepare
+from isostep.sampling.extent import check_extent
 from isostep.sampling.generated import Generated
 from isostep.settings.resolve import auto_advice, build, resolve
 from isostep.settings.schema import SamplerSettings
@@ -33,6 +34,7 @@ from isostep.solution import Solution, Status
 from isostep.state import GraphState
 
 DEFAULT_BATCH = 256
+IN_MEMORY = 2**26  # graphs of one result
 NoiseName = Literal["step", "path"]
 
 
@@ -134,9 +136,9 @@ def sample(
     `calls` is a budget of network calls per graph. What is not given comes from the model's preset. Further settings:
     `snr`, `scale`, `schedule_options`, `solver_options`, `max_steps`. The same seed and index give the same graph,
     whatever `n`, `start` and, with `clock="graph"`, `batch_size`. `noise="path"`: one Brownian path per graph, whatever
-    the grid. `trace=1` notes every step, `snapshots` keeps the denoised means at these times, `hooks` see every step.
-    `progress=True` shows how far it is; a function is told the share that is done. `settings`: those of another result,
-    in the place of all choices.
+    the grid. `trace=1` notes every step (of the first batch only, unless graphs have clocks of their own), `snapshots`
+    keeps the denoised means at these times, `hooks` see every step. `progress=True` shows how far it is; a function is
+    told the share that is done. `settings`: those of another result, in the place of all choices.
 
     Example:
         >>> import isostep
@@ -146,6 +148,9 @@ def sample(
         >>> many.lines()[3] == one.lines()[0]                        # graph 3, alone
         True
     """
+    check_extent(n, start, batch_size)
+    if n > IN_MEMORY:
+        raise InputError(f"{n} graphs are more than the 2^26 that memory is for; write a run (--out DIR, sample_run)")
     chosen |= {"schedule": schedule, "solver": solver, "steps": steps, "corrector": corrector, "clock": clock}
     if settings is not None and (ignored := [k for k, v in {**chosen, "calls": calls}.items() if v is not None]):
         raise InputError(f"{', '.join(ignored)} beside settings would be ignored; give one or the other")
@@ -157,10 +162,8 @@ def sample(
     with showing(progress is True):
         settings = prepare(loaded, settings, calls)
         parts, items, began = [], [], time.perf_counter()
-        # Where graphs have clocks of their own, all go through one queue: a finished graph's slot is refilled.
-        batches = _batches(start, n, n if build(settings).own_clocks else batch_size)
         with listener(progress, f"sampling {loaded.info.name}", n, "graphs") as upto:
-            for done, rows in batches:
+            for done, rows in _batches(start, n, None if build(settings).own_clocks else batch_size):
                 part = sample_batch(
                     loaded, settings, rows, seed, slots=batch_size, trace=trace, snapshots=snapshots, hooks=hooks,
                     noise=source,
@@ -211,12 +214,13 @@ def join(parts: list[Solution]) -> Solution:
     )
 
 
-def _batches(start: int, n: int, size: int) -> Iterator[tuple[int, Tensor]]:
-    """(graphs before, indices) of each batch, cut at multiples of the batch size."""
-    if n < 1 or start < 0 or size < 1:
-        raise InputError(f"n and batch_size must be at least 1 and start at least 0, got {n}, {size}, {start}")
+def _batches(start: int, n: int, size: int | None) -> Iterator[tuple[int, Tensor]]:
+    """(graphs before, indices) of each batch, cut at multiples of `size`.
+
+    None, where graphs have clocks of their own: all go through one queue, a finished graph's slot is refilled.
+    """
     first = start
     while first < start + n:
-        last = min((first // size + 1) * size, start + n)
+        last = start + n if size is None else min((first // size + 1) * size, start + n)
         yield first - start, torch.arange(first, last)
         first = last
