@@ -73,6 +73,16 @@ def test_help_and_documents_list_the_tables():
     assert rows == list(table)
 
 
+def test_documents_list_the_options_of_schedules():
+    text = (ROOT / "docs" / "usage.md").read_text().split("Options of schedules (`--set`): ")[1].split("\n\n")[0]
+    listed = {part.split("`")[1]: set(re.findall(r"\w+", part.split("`")[2])) for part in text.split(";") if "`" in part}
+    listed["decisions"] |= listed["arclength"]
+    for name, entry in SCHEDULES.items():
+        options = entry.pilot.options() if entry.pilot else entry.given.options() if entry.given else entry.options(1)
+        assert listed.get(name, set()) >= options, name
+        assert bool(options) == (name in listed), name
+
+
 def test_reading_tables_and_schema_loads_neither_torch_nor_a_solver():
     code = (
         "import sys, isostep.cli, isostep.settings.schema\n"
