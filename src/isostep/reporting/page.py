@@ -25,7 +25,7 @@ POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'
 CAPTIONS = {
     "quality": "Mean over seeds with its 95 % interval, inside the metric's range.",
     "differences": "Paired differences to the first arm of the same budget with their 95 % intervals, uncorrected; an "
-    "arrow: the interval goes on.",
+    "arrow: the interval goes on; none: all pairs are equal.",
     "placement": "The share of its calls that an arm has made by t. Wide grey line: the share of "
     "the decisions before t (length of the predicted entries' path in the Fisher-Rao metric, from a pilot). Calls "
     "where nothing is decided are lost.",

@@ -97,6 +97,7 @@ def difference_table(comparison: dict[str, Any]) -> Table:
     return Table(f"Differences to {baseline(comparison)}, paired by seed", header, tuple(rows), notes, text_columns=3)
 
 
+EQUAL = "none: all pairs equal"
 TEST_HEADER = ("verdict", "difference", "95 % interval, uncorrected", "p", "p (Holm)", "pairs")
 
 
@@ -104,7 +105,8 @@ def paired_cells(test: dict[str, Any]) -> tuple[str, ...]:
     """A paired test in a row of a table."""
     verdict = test["verdict"] if test["p"] is not None else "one seed: no test"
     ps = ("" if test.get(key) is None else p_value(test[key]) for key in ("p", "p_holm"))
-    return verdict, signed(test["difference"]), interval_text(test["low"], test["high"]), *ps, str(test["n"])
+    interval = interval_text(test["low"], test["high"], EQUAL if test["p"] is not None else "")
+    return verdict, signed(test["difference"]), interval, *ps, str(test["n"])
 
 
 def baseline(comparison: dict[str, Any]) -> str:
@@ -121,8 +123,8 @@ def group(arm: dict[str, Any]) -> str:
     return arm["name"].removesuffix(f", {arm['budget']} calls")
 
 
-def interval_text(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"{signed(low)} to {signed(high)}"
+def interval_text(low: float | None, high: float | None, none: str = "") -> str:
+    return none if low is None or high is None else f"{signed(low)} to {signed(high)}"
 
 
 def long_csv(comparison: dict[str, Any]) -> str:
