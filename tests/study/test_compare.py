@@ -98,6 +98,16 @@ def test_a_planted_difference_is_found(toy_plan, tmp_path):
     assert "better" not in verdicts.values()
 
 
+@pytest.mark.parametrize("solver", ["flow-euler", "flow-heun"])
+def test_the_last_arm_may_step_without_noise(toy_plan, tmp_path, solver):
+    """Where the calls fall is drawn beside what a pilot with the last arm's solver sees."""
+    arms = product_arms(["uniform", "arclength"], [solver], [], 3, corrector="none")
+    update = {"model": "gdss-community-small", "reference": None, "metrics": ("degree",), "arms": arms, "seeds": (0,)}
+    study = run_study(toy_plan.model_copy(update={**update, "n": 2}), tmp_path)
+    assert [cells[0].steps for cells in study.cells] == [3, 3]
+    assert study.record.decided.share[-1] == 1
+
+
 def test_budgets_count_calls(toy_plan, tmp_path, caplog):
     arms = product_arms(["uniform", "dvs"], ["heun"], [20], None)
     plan = toy_plan.model_copy(update={"arms": arms, "seeds": (0,)})

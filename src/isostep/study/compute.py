@@ -233,7 +233,7 @@ def _decided(model: Model, settings: SamplerSettings) -> Decided:
         return Decided()
     try:
         pilot = pilot_for(model, settings)
-    except InputError:  # a path without information rates, such as an ODE's
+    except InputError:  # a path without information rates, such as one without noise
         return Decided()
     if not pilot.decisions:  # a drift of one's own predicts no graph
         return Decided()
