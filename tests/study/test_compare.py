@@ -18,6 +18,7 @@ from isostep.item.graph import read_graphs
 from isostep.model.analytic import analytic_model
 from isostep.reporting.figures import differences
 from isostep.reporting.output import write_outputs
+from isostep.reporting.page import write_report
 from isostep.reporting.tables import EQUAL, difference_table, long_csv, summary_table
 from isostep.study.comparison import compare_arms
 from isostep.study.compute import run_study
@@ -96,6 +97,20 @@ def test_a_planted_difference_is_found(toy_plan, tmp_path):
     verdicts = {name: m["test"]["verdict"] for name, m in comparison["arms"][1]["metrics"].items()}
     assert "worse" in verdicts.values()
     assert "better" not in verdicts.values()
+
+
+def test_graphs_that_did_not_finish_are_named(toy_plan, tmp_path):
+    short = Arm(name="short", chosen={**toy_plan.arms[0].chosen, "max_steps": 3})
+    plan = toy_plan.model_copy(update={"arms": (toy_plan.arms[0], short), "seeds": (0, 1), "metrics": ("degree",)})
+    study = run_study(plan, tmp_path, analytic_model())
+    comparison = write_outputs(study, plots=False)
+    assert [arm["unfinished"] for arm in comparison["arms"]] == [0, 24]
+    said = "Not finished, but measured: 24 of 24 graphs of short."
+    assert said in summary_table(comparison).notes
+    assert said in (tmp_path / "comparison.md").read_text()
+    write_report(tmp_path / "report.html", study, comparison)
+    text = (tmp_path / "report.html").read_text()
+    assert said in text[: text.index("<table")]
 
 
 @pytest.mark.parametrize("solver", ["flow-euler", "flow-heun"])

@@ -17,7 +17,7 @@ from isostep.reporting.chart import drawn, swatch
 from isostep.reporting.figures import Dots, Figure, figures, groups, percent
 from isostep.reporting.forming import forming, reels_of
 from isostep.reporting.generated import generated, molecules_3d
-from isostep.reporting.tables import Table, difference_table, number, summary_table
+from isostep.reporting.tables import Table, caveats, difference_table, number, summary_table
 from isostep.study.record import Study
 
 POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -123,6 +123,7 @@ def _lead(study: Study, comparison: dict[str, Any]) -> Markup:
     lines = [
         *(line for arm in comparison["arms"] if (line := finding(arm, comparison))),
         *([rule] if (rule := _rule(comparison)) else []),
+        *caveats(comparison),
         *study.plan.notes,
     ]
     compared = tag("p", compared_sentence(study, comparison))

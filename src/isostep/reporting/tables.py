@@ -79,7 +79,17 @@ def summary_table(comparison: dict[str, Any]) -> Table:
     ]
     if budgets := [f"{arm['name']}: {arm['note']}" for arm in comparison["arms"] if arm["note"]]:
         notes.append(f"{'; '.join(budgets)}.")
-    return Table(title, header, tuple(rows), tuple(notes))
+    return Table(title, header, tuple(rows), (*notes, *caveats(comparison)))
+
+
+def caveats(comparison: dict[str, Any]) -> list[str]:
+    """What stands behind the means and is not seen in them."""
+    unfinished = [
+        f"{arm['unfinished']} of {len(arm['seeds']) * comparison['n']} graphs of {arm['name']}"
+        for arm in comparison["arms"]
+        if arm["unfinished"]
+    ]
+    return [f"Not finished, but measured: {'; '.join(unfinished)}."] if unfinished else []
 
 
 def difference_table(comparison: dict[str, Any]) -> Table:

@@ -18,6 +18,7 @@ def compare_arms(study: Study) -> dict[str, Any]:
         entry: dict[str, Any] = {"name": arm.name, "budget": arm.calls, "note": record.note}
         entry["baseline"] = plan.arms[base].name
         entry["seeds"] = sorted(cells)
+        entry["unfinished"] = sum(cell.unfinished for cell in cells.values())
         for quantity in ("calls", "steps", "seconds"):
             values = [getattr(cell, quantity) for cell in cells.values()]
             entry[quantity] = asdict(spread(values)) if values else None
