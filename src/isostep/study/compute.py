@@ -103,7 +103,8 @@ def run_study(
         for seed in plan.seeds:
             for k, arm in enumerate(plan.arms):
                 key, run = keys[k][seed], key_of(runs[k][seed])
-                if key in begun or store.read_cell(key) is not None or (reuse and copy_cell(store, run, key)):
+                there = store.read_cell(key) is not None and is_complete(store.run(run))
+                if key in begun or there or (reuse and copy_cell(store, run, key)):
                     shown.skip(plan.n)
                     continue
                 begun.add(key)
