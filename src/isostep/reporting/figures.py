@@ -281,6 +281,8 @@ def sweep(comparison: dict[str, Any], parameter: str, values: list[float]) -> Fi
     for name in comparison["better"]:
         base, *arms = comparison["arms"]
         kept = [(v, arm) for v, arm in zip(values, arms, strict=True) if arm["metrics"][name]["n"]]
+        if not kept:
+            continue
         curve = _means(comparison, name, 1, f"swept; level: {base['name']}", kept)
         level = base["metrics"][name]["mean"] if base["metrics"][name]["n"] else None
         panels.append(Curves(_title(comparison, name), (curve,), parameter, points=True, level=level))

@@ -89,7 +89,12 @@ def caveats(comparison: dict[str, Any]) -> list[str]:
         for arm in comparison["arms"]
         if arm["unfinished"]
     ]
-    return [f"Not finished, but measured: {'; '.join(unfinished)}."] if unfinished else []
+    notes = [f"Not finished, but measured: {'; '.join(unfinished)}."] if unfinished else []
+    cells = sum(len(arm["seeds"]) for arm in comparison["arms"])
+    for name, lack in comparison["undefined"].items():
+        why = f" ({lack['reason']})" if lack["reason"] else ""
+        notes.append(f"{name}: not defined in {lack['cells']} of {cells} arms and seeds{why}.")
+    return notes
 
 
 def difference_table(comparison: dict[str, Any]) -> Table:

@@ -63,7 +63,7 @@ def run_study(
     store = Store(Path(out))
     reference = find_reference(plan.reference or model.info.dataset, plan.kernel)
     metrics = plan.metrics or suite_of(model.info.kind).usual
-    check_metrics(model.info.kind, reference.reference, metrics, reference.name, reference.rule)
+    check_metrics(model.info.kind, reference.reference, plan.metrics or (), reference.name, reference.rule)
     identity = model.fingerprint()
     resolved = [_settings(model, arm.chosen, arm.calls) for arm in plan.arms]
     runs = [
@@ -210,15 +210,16 @@ def _cell(store: Store, run: str, seed: int, reference: StudyReference, metrics:
     folder = store.run(run)
     summary = read_json(folder / "run.json")["summary"]
     began = time.perf_counter()
-    values, better, bounds = evaluate_run(folder, reference, metrics)
+    values, report = evaluate_run(folder, reference, metrics)
     evaluating = time.perf_counter() - began
     along = [t for t in TIMES if at_time(folder, t).is_dir()]
     return Cell(
         run=run,
         seed=seed,
         metrics=values,
-        better=better,
-        bounds=bounds,
+        better=report.better,
+        bounds=report.bounds,
+        undefined=report.undefined,
         calls=summary["calls_mean"],
         steps=summary["steps_mean"],
         seconds=summary["seconds"],

@@ -370,7 +370,7 @@ def _metrics(
     if known is None:
         return wanted, wanted, keep
     if strange := [name for name in (*(plan.metrics or ()), *keep) if name not in known]:
-        raise InputError(f"unknown metric {strange[0]!r}; here there are {', '.join(known)}")
+        raise InputError(f"{strange[0]!r} is not measured against this reference; here there are {', '.join(known)}")
     counted = tuple(name for name in wanted if name in known)
     shown = [name for name in SHOWN if name in known and name not in untold]
     return counted, tuple(dict.fromkeys((*counted, *shown, *keep))), keep
