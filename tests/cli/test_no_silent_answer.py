@@ -40,7 +40,7 @@ def test_validity_of_a_result_is_that_before_correction_and_bare_smiles_are_name
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--reference", "nowhere"), "unknown dataset 'nowhere'"),
+        (("--reference", "nowhere.jsonl"), "no reference 'nowhere.jsonl': neither a file nor a known set"),
         (("--reference", "qm9"), "the model makes graphs, but the reference qm9 holds molecules"),
         (("--metrics", "degree,fcd"), "unknown metric 'fcd'"),
         (("--metrics", "degre"), "unknown metric 'degre'"),

@@ -112,7 +112,7 @@ def evaluate(
     fitted = fitted.among(items.members)
     home = home_of(source) if isinstance(reference, str | Path) else None  # a study keeps its cells itself
     generated = suite.generated(items, workers, home)
-    earlier = _kept(home, items, reference, kernel, resamples, seed)
+    earlier = _kept(home, items, reference, kernel, entry.valid, resamples, seed)
     values, undefined = {}, {}
     with progress(f"measuring {len(items)} {kind}s", len(chosen), "metrics") as task:
         for key, metric in chosen.items():
@@ -145,12 +145,12 @@ def evaluate(
     )
 
 
-def _kept(home: Path | None, items: Items, reference: Any, kernel: Kernel | None, resamples: int, seed: int) -> Kept:
-    """Earlier values of these items against this reference, by content."""
+def _kept(home: Path | None, items: Items, reference: Any, *how: Any) -> Kept:
+    """Earlier values of these items against this reference, by content and how they were measured."""
     if home is None:
         return Kept(None)
     content = digest([str(items.corrected), *(item.to_line(k) for k, item in enumerate(items.members))])
-    return Kept.at(home, content, sha256(reference_file(reference)), kernel, resamples, seed)
+    return Kept.at(home, content, sha256(reference_file(reference)), *how)
 
 
 def _value_or_reason(metric: Metric, *arguments: Any) -> Value | InputError:
