@@ -95,7 +95,8 @@ def signed(record: TuneRecord) -> AutoChoice:
     """The result with its origin."""
     seeds = record.plan.confirm_seeds
     origin = record.plan.command or f"isostep tune {record.plan.model} --calls {record.plan.calls}"
-    return record.result.model_copy(update={"origin": f"{origin}; confirmed on seeds {seeds[0]}-{seeds[-1]}"})
+    confirmed = f"; confirmed on seeds {seeds[0]}-{seeds[-1]}" if record.kept else "; the baseline is kept"
+    return record.result.model_copy(update={"origin": origin + confirmed})
 
 
 @dataclass
