@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import isostep
 from isostep.base.errors import InputError
 from isostep.base.files import read_json, write_json
 from isostep.item.graph import read_graphs
@@ -232,6 +233,14 @@ def test_seeds_counts_and_arms_are_checked():
     names = [arm.name for arm in product_arms(["a", "b"], ["x", "y"], [1, 2], None)]
     assert names[0] == "a, x, 1 calls"
     assert len(names) == 8
+
+
+@pytest.mark.parametrize("calls", [0, -1])
+def test_a_budget_of_no_calls_is_one_line(tmp_path, calls):
+    for chosen in ({"arms": {"a": {"calls": calls}}}, {"calls": calls}):
+        with pytest.raises(InputError, match=f"has a budget of {calls} calls; give at least 1") as told:
+            isostep.compare("rings-and-stars", out=tmp_path, **chosen)
+        assert "\n" not in str(told.value)
 
 
 def test_baseline_is_the_first_arm_of_the_same_budget(toy_plan):
