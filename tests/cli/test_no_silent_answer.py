@@ -40,7 +40,7 @@ def test_validity_of_a_result_is_that_before_correction_and_bare_smiles_are_name
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--reference", "nowhere"), "unknown dataset 'nowhere'"),
+        (("--reference", "nowhere.jsonl"), "no reference 'nowhere.jsonl': neither a file nor a known set"),
         (("--reference", "qm9"), "the model makes graphs, but the reference qm9 holds molecules"),
         (("--metrics", "degree,fcd"), "unknown metric 'fcd'"),
         (("--metrics", "degre"), "unknown metric 'degre'"),
@@ -50,6 +50,34 @@ def test_validity_of_a_result_is_that_before_correction_and_bare_smiles_are_name
 def test_compare_refuses_before_the_first_arm_is_sampled(options, words):
     assert words in refused("compare", TOY, "--schedules", "uniform,dvs", *STUDY, *options)
     assert not list(Path().rglob("runs"))
+
+
+def test_a_metric_that_the_reference_cannot_tell_is_refused_before_the_first_arm():
+    Path("rings.jsonl").write_text(f"{json.dumps({'n': 3, 'edges': [[0, 1]]})}\n" * 4)
+    for metrics in ("novel", "degree,novel"):
+        line = refused("compare", TOY, *STUDY, "--reference", "rings.jsonl", "--metrics", metrics)
+        assert "novelty needs training graphs, but the reference has none" in line
+    for words in (("--metrics", "novel"), ("--keep", "novelty")):
+        assert "novel" in refused("tune", TOY, "--calls", 3, "--reference", "rings.jsonl", *words)
+    assert not list(Path().rglob("runs"))
+
+
+@pytest.mark.parametrize("metrics", ["fcd", "valid,fcd"])
+def test_a_metric_that_is_not_defined_is_shown_with_the_reason(metrics):
+    ended = isostep(
+        "sweep", "grum-qm9-small", "--schedule", "power", "--param", "schedule.rho=2,3", "--seeds", "0", "-n", 1,
+        "--steps", 3, "--out", "study", "--metrics", metrics,
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    said = "fcd: not defined in 3 of 3 arms and seeds (fcd needs at least 2 molecules for a covariance, got 1)."
+    table = Path("study/comparison.md").read_text()
+    assert said in table
+    assert table.count("not defined |") == 3
+    assert Path("study/comparison.csv").read_text().count(",fcd,lower,0,") == 3
+    assert json.loads(Path("study/comparison.json").read_text())["undefined"]["fcd"]["cells"] == 3
+    assert isostep("report", "study").code == 0
+    page = Path("study/report.html").read_text()
+    assert said in page[: page.index("<table")]
 
 
 def test_sampling_without_a_folder_says_that_nothing_is_kept():

@@ -13,7 +13,7 @@ from isostep.cli import demo as demo_module
 from isostep.cli import main
 from isostep.model.analytic import analytic_model
 from isostep.model.presets import find_preset
-from isostep.study.reproduce import CONSTANTS, load_constant_table, load_target, model_label, target_names
+from isostep.study.reproduce import CONSTANTS, chosen_arms, load_constant_table, load_target, model_label, target_names
 
 
 @pytest.fixture
@@ -257,7 +257,7 @@ def test_demo_runs_on_the_analytic_model_and_writes_a_page(isostep, tmp_path, mo
 def test_some_arms_of_a_target_give_what_they_give_in_all_of_it(isostep, tmp_path):
     words = ("reproduce", "T3", "-n", "3", "--steps", "12", "--seeds", "0", "--model", "grum-planar-small", "--json")
     found = {}
-    for arms in ("Heun, DVS; heun, fixed", "Heun"):
+    for arms in ("Heun, DVS; heun, f", "Heun"):
         code, out, err = isostep(*words, "--arms", arms, "--out", f"results-{len(found)}", "--no-reuse")
         assert code == 0, err
         (part,) = json.loads(out)["parts"]
@@ -270,6 +270,12 @@ def test_some_arms_of_a_target_give_what_they_give_in_all_of_it(isostep, tmp_pat
     assert some == {name: all_heun[name] for name in some}
 
 
+def test_a_name_chooses_its_arm_alone_though_others_begin_so():
+    arms = load_target("F2").parts[0].arms
+    assert [arm.name for arm in chosen_arms(arms, "Fixed")] == ["fixed"]
+    assert [arm.name for arm in chosen_arms(arms, "DVS; fix")] == ["fixed", "DVS", "fixed, calls of DVS"]
+
+
 @pytest.mark.parametrize(
     ("words", "cause"),
     [
@@ -279,10 +285,11 @@ def test_some_arms_of_a_target_give_what_they_give_in_all_of_it(isostep, tmp_pat
         (("compare", "m", "--calls", "0", "--out", "x"), "above 0"),
         (("compare", "m", "--kernel", "rbf", "--out", "x"), "kernel"),
         (("sweep", "m", "--param", "gamma=1", "--out", "x"), "--param takes"),
+        (("sweep", "m", "--param", "schedule.gamma=,", "--out", "x"), "--param schedule.gamma has no value"),
         (("reproduce", "T11"), "unknown target 'T11'"),
         (("reproduce", "T3", "--model", "grum-planar-small", "--arms", "Euler; Milstein"), "begins with 'milstein'"),
         (
-            ("reproduce", "T3", "--model", "grum-planar-small", "--arms", "Euler, fixed"),
+            ("reproduce", "T3", "--model", "grum-planar-small", "--arms", "Euler, fixed, calls"),
             "takes its steps from 'Euler, DVS'",
         ),
     ],

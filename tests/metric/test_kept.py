@@ -42,6 +42,11 @@ def test_a_second_evaluation_of_a_run_computes_nothing(run, monkeypatch):
             evaluate(run, reference, metrics=METRICS, **{"resamples": 20, **other})
 
 
+def test_values_by_another_rule_are_others(run):
+    found = [evaluate(run, analytic_reference(), metrics=["valid"], rule=rule).values for rule in ("planar", "sbm")]
+    assert [values["valid"].value for values in found] == [1.0, 0.0]
+
+
 def test_other_graphs_other_code_and_damaged_values_are_measured_anew(run, monkeypatch):
     reference = analytic_reference()
     first = evaluate(run, reference, metrics=METRICS, resamples=0)

@@ -52,12 +52,17 @@ def test_the_pilot_sees_where_the_graph_is_decided(model):
     assert torch.allclose(whole.tensors["A"], parts.tensors["A"], atol=1e-5)
 
 
-def test_a_corrector_does_not_confuse_the_pilot():
-    """The corrector's call is at the same time as the predictor's: one note a step."""
+@pytest.mark.parametrize(
+    ("solver", "corrector"), [("euler", "langevin"), ("heun", "none"), ("flow-euler", "none"), ("flow-heun", "none")]
+)
+def test_further_calls_of_a_step_do_not_confuse_the_pilot(solver, corrector):
+    """The corrector's call is at the same time as the predictor's, Heun's last one at the end: one note a step."""
     gdss = load_model("gdss-community-small")
-    settings = resolve(gdss.info.sampler, schedule="decisions", solver="euler", corrector="langevin", steps=3)
-    pilot = pilot_for(gdss, settings, PilotPlan(graphs=2, steps=10))
+    settings = resolve(gdss.info.sampler, schedule="decisions", solver=solver, corrector=corrector, steps=3)
+    plan = PilotPlan(graphs=2, steps=10)
+    pilot = pilot_for(gdss, settings, plan)
     assert len(pilot.decisions["A"]) == len(pilot.t) == 9
+    assert len(sample(gdss, 2, settings=prepare(gdss, settings, plan=plan))) == 2
 
 
 class Drift:

@@ -12,12 +12,16 @@ from dataclasses import replace
 import pytest
 import torch
 
+import isostep
 from isostep.base.errors import InputError
 from isostep.base.files import read_json, write_json
 from isostep.item.graph import read_graphs
 from isostep.model.analytic import analytic_model
+from isostep.reporting.figures import differences
 from isostep.reporting.output import write_outputs
-from isostep.reporting.tables import difference_table, long_csv, summary_table
+from isostep.reporting.page import write_report
+from isostep.reporting.plots import draw
+from isostep.reporting.tables import EQUAL, difference_table, long_csv, summary_table
 from isostep.study.comparison import compare_arms
 from isostep.study.compute import run_study
 from isostep.study.plan import Arm, parse_counts, parse_seeds, product_arms
@@ -68,6 +72,10 @@ def test_identical_arms_have_identical_graphs_and_are_not_distinguishable(toy_pl
     for metric in comparison["arms"][1]["metrics"].values():
         assert metric["test"]["verdict"] == "not distinguishable"
         assert metric["test"]["difference"] == 0
+    assert {row[4] for row in difference_table(comparison).rows} == {EQUAL}
+    dots = [dot for panel in differences(comparison) for dot in panel.dots]
+    assert {(dot.low, dot.text) for dot in dots} == {(None, "0\N{NO-BREAK SPACE}%")}
+    assert draw(differences(comparison)).axes
     folders = [tmp_path / "runs" / study.cells[k][0].run for k in (0, 1)]
     assert folders[0] != folders[1]
     first, second = (read_graphs(folder / "graphs.jsonl") for folder in folders)
@@ -90,6 +98,30 @@ def test_a_planted_difference_is_found(toy_plan, tmp_path):
     verdicts = {name: m["test"]["verdict"] for name, m in comparison["arms"][1]["metrics"].items()}
     assert "worse" in verdicts.values()
     assert "better" not in verdicts.values()
+
+
+def test_graphs_that_did_not_finish_are_named(toy_plan, tmp_path):
+    short = Arm(name="short", chosen={**toy_plan.arms[0].chosen, "max_steps": 3})
+    plan = toy_plan.model_copy(update={"arms": (toy_plan.arms[0], short), "seeds": (0, 1), "metrics": ("degree",)})
+    study = run_study(plan, tmp_path, analytic_model())
+    comparison = write_outputs(study, plots=False)
+    assert [arm["unfinished"] for arm in comparison["arms"]] == [0, 24]
+    said = "Not finished, but measured: 24 of 24 graphs of short."
+    assert said in summary_table(comparison).notes
+    assert said in (tmp_path / "comparison.md").read_text()
+    write_report(tmp_path / "report.html", study, comparison)
+    text = (tmp_path / "report.html").read_text()
+    assert said in text[: text.index("<table")]
+
+
+@pytest.mark.parametrize("solver", ["flow-euler", "flow-heun"])
+def test_the_last_arm_may_step_without_noise(toy_plan, tmp_path, solver):
+    """Where the calls fall is drawn beside what a pilot with the last arm's solver sees."""
+    arms = product_arms(["uniform", "arclength"], [solver], [], 3, corrector="none")
+    update = {"model": "gdss-community-small", "reference": None, "metrics": ("degree",), "arms": arms, "seeds": (0,)}
+    study = run_study(toy_plan.model_copy(update={**update, "n": 2}), tmp_path)
+    assert [cells[0].steps for cells in study.cells] == [3, 3]
+    assert study.record.decided.share[-1] == 1
 
 
 def test_budgets_count_calls(toy_plan, tmp_path, caplog):
@@ -201,6 +233,14 @@ def test_seeds_counts_and_arms_are_checked():
     names = [arm.name for arm in product_arms(["a", "b"], ["x", "y"], [1, 2], None)]
     assert names[0] == "a, x, 1 calls"
     assert len(names) == 8
+
+
+@pytest.mark.parametrize("calls", [0, -1])
+def test_a_budget_of_no_calls_is_one_line(tmp_path, calls):
+    for chosen in ({"arms": {"a": {"calls": calls}}}, {"calls": calls}):
+        with pytest.raises(InputError, match=f"has a budget of {calls} calls; give at least 1") as told:
+            isostep.compare("rings-and-stars", out=tmp_path, **chosen)
+        assert "\n" not in str(told.value)
 
 
 def test_baseline_is_the_first_arm_of_the_same_budget(toy_plan):

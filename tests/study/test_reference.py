@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,6 +13,7 @@ from isostep.dataset import load
 from isostep.dataset.catalogue import CATALOGUE, Benchmark
 from isostep.dataset.generate import generate_planar
 from isostep.dataset.read import in_order
+from isostep.item import Graph
 from isostep.metric import mmd
 from isostep.metric.evaluate import evaluate, metric_names
 from isostep.metric.graph_reference import GraphReference
@@ -58,6 +62,20 @@ def test_fewer_rows_for_the_floor_leave_the_values_alone(tiny, monkeypatch):
 def test_every_embedded_model_names_a_known_dataset():
     for name in embedded_names():
         assert load_model(name).info.dataset in CATALOGUE
+
+
+def test_a_file_is_not_the_set_that_it_is_named_after(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = json.dumps({"n": 3, "edges": [[0, 1]]})
+    for name in ("community-small.jsonl", "planar.jsonl", "planar"):
+        Path(name).write_text(f"{line}\n" * 3)
+    found = find_reference("community-small.jsonl", None)
+    assert (found.name, found.kernel) == ("community-small.jsonl", "tv")
+    assert found.kernel == evaluate([Graph.of(3, [(0, 1)])], "community-small.jsonl", resamples=0).kernel
+    assert find_reference("planar.jsonl", None).rule is None
+    assert find_reference(str(tmp_path / "planar.jsonl"), None).name == "planar.jsonl"
+    named = find_reference("planar", None)  # as in `evaluate`, a name of the package goes before a file
+    assert (named.rule, len(named.reference.test)) == ("planar", 40)
 
 
 def test_unknown_names_are_told():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from isostep.base.errors import InputError
-from isostep.study.significance import holm, paired, spread, verdict
+from isostep.study.significance import holm, judge, paired, spread, verdict
 
 
 def judged(first, other, better) -> str:
@@ -49,7 +51,7 @@ def test_false_findings_are_as_rare_as_stated():
 def test_identical_arms_are_not_distinguishable():
     values = [0.1, 0.5, 0.3]
     result = paired(values, values)
-    assert (result.p, result.low, result.high) == (1.0, 0.0, 0.0)
+    assert (result.p, result.low, result.high) == (1.0, None, None)
     assert judged(values, values, "higher") == "not distinguishable"
 
 
@@ -70,8 +72,29 @@ def test_one_seed_gives_no_test():
     assert judged([1.0], [2.0], "lower") == "not distinguishable"
 
 
-def test_constant_nonzero_difference_is_certain():
-    assert judged([1.0, 2.0], [1.5, 2.5], "lower") == "worse"
+@pytest.mark.parametrize("n", [2, 5, 6, 10])
+def test_equal_differences_tell_no_more_than_their_signs(n):
+    first = [0.95 + 0.001 * k for k in range(n)]
+    result = paired(first, [value + 0.0001 for value in first])  # equal up to rounding
+    assert (result.p, result.low, result.high) == (2 / 2**n, None, None)
+    assert judged(first, [value + 0.0001 for value in first], "lower") == ("worse" if n > 5 else "not distinguishable")
+
+
+def test_differences_by_rounding_are_none():
+    assert paired([0.3] * 10, [0.1 + 0.2] * 10).p == 1.0
+
+
+@pytest.mark.parametrize(
+    ("seeds", "share", "tests"), [(2, 0.95, 1), (2, 0.95, 8), (3, 0.99, 1), (3, 0.99, 8), (4, 0.97, 8)]
+)
+def test_shares_of_few_graphs_give_no_false_findings(seeds, share, tests):
+    """Both arms have the same chance of a valid graph, 100 graphs a seed: equal differences are frequent."""
+    rng, studies, false = np.random.default_rng(5), 500, 0
+    for study in rng.binomial(100, share, (studies, tests, 2, seeds)) / 100:
+        rows = [asdict(paired(first, other)) for first, other in study.tolist()]
+        judge(rows, ["higher"] * tests)
+        false += any(row["verdict"] != "not distinguishable" for row in rows)
+    assert false / studies <= 0.05
 
 
 def test_unequal_counts_and_no_values_are_refused():

@@ -24,6 +24,12 @@ def test_bad_parameters_are_told(bad):
         parse_param(bad)
 
 
+@pytest.mark.parametrize("values", [",", ";", " "])
+def test_a_sweep_over_nothing_is_refused(values):
+    with pytest.raises(InputError, match=r"--param schedule\.gamma has no value"):
+        sweep_arms([parse_param(f"schedule.gamma={values}")], "dvs", "uniform")
+
+
 def test_arms_are_the_baseline_and_every_combination():
     params = [parse_param("schedule.gamma=.1,.2"), parse_param("schedule.kappa=1,5"), parse_param("steps=10,20")]
     arms = sweep_arms(params, "dvs", "uniform", solver=None, clock="batch")

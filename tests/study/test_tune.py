@@ -10,6 +10,7 @@ from statistics import fmean
 
 import pytest
 
+import isostep
 from isostep.base.errors import InputError
 from isostep.model.analytic import analytic_model
 from isostep.model.folder import add_choices, read_card, save_model, store_choices
@@ -60,6 +61,7 @@ def test_a_clearly_better_sampler_is_found_and_confirmed(found):
     assert record.result.solver == "exponential"
     loss = next(test for test in record.tests if (test.against, test.metric) == (AUTO, LOSS))
     assert loss.verdict == "better"
+    assert "; confirmed on seeds 2000-2002" in (folder / "tuned.toml").read_text()
     assert loss.value < loss.first - 1
     result = sample(load_model(analytic_model(), preset=folder / "tuned.toml"), 3)
     assert (result.settings.solver, result.solution.calls.tolist()) == ("exponential", [4, 4, 4])
@@ -82,6 +84,7 @@ def test_an_equal_set_keeps_the_baseline(tmp_path):
     )  # fmt: skip
     assert not record.kept
     assert "kept" in record.reason
+    assert "confirmed on seeds" not in (tmp_path / "t.toml").read_text()
     assert label(record.result) == label(usual)
 
 
@@ -260,6 +263,8 @@ def test_a_folder_stores_choices_by_calls(tmp_path):
         ({"metrics": ("fcd",)}, "fcd"),
         ({"reference": "nowhere"}, "nowhere"),
         ({"only": ("cosin",)}, "cosin"),
+        ({"only": ("uniform", "dvs")}, "--only dvs: not tried on this model; choose from .*uniform"),
+        ({"only": ("uniform", "s4")}, "--only s4: not tried on this model"),  # which takes score models
         ({"own": True, "reference": None, "keep": ("novelty",)}, "training data"),
     ],
 )
@@ -269,3 +274,8 @@ def test_bad_input_is_refused_before_any_work(fields, message, tmp_path):
     assert not (tmp_path / "t").exists()
     with pytest.raises(InputError, match="toml"):
         tune(plan(), tmp_path / "folder", model_with(BAD))
+
+
+def test_a_reference_beside_the_models_own_long_run_is_refused(tmp_path):
+    with pytest.raises(InputError, match="exclude each other; give one of them"):
+        isostep.tune("rings-and-stars", 4, "ego-small", own=True, out=tmp_path / "t.toml")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from isostep.base.errors import InputError
@@ -10,6 +12,7 @@ from isostep.run.workers import cores, count_workers
 from isostep.study import reuse
 from isostep.study.comparison import compare_arms
 from isostep.study.compute import run_study
+from isostep.study.record import load_study
 
 
 @pytest.fixture
@@ -70,6 +73,23 @@ def test_a_damaged_or_vanished_run_is_computed_anew(told, toy_plan, own_cache, t
     third = run_study(plan, tmp_path / "third", analytic_model())
     assert len(told) == 1  # both seeds are in the second study
     assert _numbers(second) == _numbers(third)
+
+
+def test_the_rest_of_an_interrupted_run_is_no_run(told, toy_plan, own_cache, tmp_path):
+    plan = toy_plan.model_copy(update={"arms": toy_plan.arms[:1], "seeds": (0,)})
+    first = run_study(plan, tmp_path / "first", analytic_model())
+    run = first.cells[0][0].run
+    second = tmp_path / "second"
+    shutil.copytree(first.store.run(run) / "at-0.00", second / "runs" / run / "at-0.00")
+    told.clear()
+    run_study(plan, second, analytic_model())
+    assert told == ["uniform, seed 0"]
+    assert _graphs(load_study(second)) == _graphs(first)
+
+    # A run that is lost beside its cell is made again, too.
+    shutil.rmtree(second / "runs")
+    run_study(plan, second, analytic_model())
+    assert _graphs(load_study(second)) == _graphs(first)
 
 
 def test_a_model_that_cannot_travel_is_refused_in_one_line(toy_plan, tmp_path):

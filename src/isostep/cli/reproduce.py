@@ -16,7 +16,7 @@ def reproduce(
     seeds: str | None = typer.Option(None, help="Such as 0-9."),
     steps: int | None = typer.Option(None, min=1, help="Base steps; default: the model's preset."),
     weights: str | None = typer.Option(None, help="raw or ema weights of a released file; default: its preset's."),
-    arms: str | None = typer.Option(None, help="Only the arms whose names begin so, such as 'Euler; Exponential-2'."),
+    arms: str | None = typer.Option(None, help="Only arms of these names, or that begin so: 'Euler; Exponential-2'."),
     out: Path = typer.Option(Path("results"), help="Folder; finished arms in it are not computed again."),
     workers: str = typer.Option("1", help="Processes that compute arms and seeds at the same time, or auto."),
     device: str = typer.Option("cpu", help="cpu, cuda or mps."),

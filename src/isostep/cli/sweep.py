@@ -54,4 +54,5 @@ def sweep(
         from isostep.reporting.plots import draw, save
 
         values = [float(v) for v in params[0].values]
-        save(draw(sweep_panels(comparison, params[0].path, values)), out / "plots" / "sweep")
+        if panels := sweep_panels(comparison, params[0].path, values):
+            save(draw(panels), out / "plots" / "sweep")

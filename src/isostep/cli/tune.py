@@ -7,8 +7,6 @@ from pathlib import Path
 
 import typer
 
-from isostep.base.errors import InputError
-
 
 def tune(
     model: str = typer.Argument(help="Embedded name, model folder, released .pth file, or package.module:function."),
@@ -48,8 +46,6 @@ def tune(
     from isostep.study.tune import tune as run
     from isostep.study.tune_record import TunePlan
 
-    if own and reference is not None:
-        raise InputError(f"--self and --reference {reference} exclude each other; give one of them")
     fields = {
         "model": model, "calls": calls, "reference": reference, "own": own, "n": n, "batch_size": batch_size,
         "generations": generations, "minutes": minutes, "confirm": confirm, "seed": seed, "keep": keep,

@@ -79,6 +79,7 @@ def evaluate(
     strict: bool = False,
     workers: int = 1,
     rule: str | None = None,
+    partial: bool = False,
 ) -> Report:
     """Measure generated graphs or molecules: a result of `sample`, a file, a run folder, or a sequence of graphs,
     molecules or SMILES. Bare SMILES do not tell which were invalid before correction; give the result itself for that.
@@ -86,8 +87,8 @@ def evaluate(
     `reference`: a name that comes with the package ("planar"), a file of graphs (`.jsonl`), of molecules (`.smi`,
     `.csv`, `.sdf`) or of `isostep reference build`, or graphs or SMILES in memory, all of them test graphs.
     `kernel` of the graph MMDs: the reference's customary one where None. `metrics`: keys; all that apply where None,
-    and then one that cannot be computed is listed as undefined instead of raising. `rule`: what makes a graph valid
-    ("planar", "sbm"), where the reference is not one that says it by its name.
+    and then, or if `partial`, one that cannot be computed is listed as undefined instead of raising. `rule`: what makes
+    a graph valid ("planar", "sbm"), where the reference is not one that says it by its name.
 
     Example:
         >>> import networkx, isostep
@@ -111,7 +112,7 @@ def evaluate(
     fitted = fitted.among(items.members)
     home = home_of(source) if isinstance(reference, str | Path) else None  # a study keeps its cells itself
     generated = suite.generated(items, workers, home)
-    earlier = _kept(home, items, reference, kernel, resamples, seed)
+    earlier = _kept(home, items, reference, kernel, entry.valid, resamples, seed)
     values, undefined = {}, {}
     with progress(f"measuring {len(items)} {kind}s", len(chosen), "metrics") as task:
         for key, metric in chosen.items():
@@ -120,7 +121,7 @@ def evaluate(
             if isinstance(value, Value):
                 values[key] = value
                 earlier.put(key, value)
-            elif metrics is None:
+            elif metrics is None or partial:
                 undefined[key] = str(value)
             else:
                 raise value
@@ -144,12 +145,12 @@ def evaluate(
     )
 
 
-def _kept(home: Path | None, items: Items, reference: Any, kernel: Kernel | None, resamples: int, seed: int) -> Kept:
-    """Earlier values of these items against this reference, by content."""
+def _kept(home: Path | None, items: Items, reference: Any, *how: Any) -> Kept:
+    """Earlier values of these items against this reference, by content and how they were measured."""
     if home is None:
         return Kept(None)
     content = digest([str(items.corrected), *(item.to_line(k) for k, item in enumerate(items.members))])
-    return Kept.at(home, content, sha256(reference_file(reference)), kernel, resamples, seed)
+    return Kept.at(home, content, sha256(reference_file(reference)), *how)
 
 
 def _value_or_reason(metric: Metric, *arguments: Any) -> Value | InputError:
@@ -172,7 +173,15 @@ def resolve_reference(reference: Any) -> tuple[Shipped, Reference, str]:
 def metric_names(reference: Reference, rule: str | None = None) -> list[str]:
     """What `evaluate` can measure against a reference; `rule`: its rule of validity, for graphs."""
     suite, entry = suite_of(reference.kind), Shipped(reference.kind, valid=rule)
-    return [metric.name for metric in suite.metrics(True, suite.kernel(entry), entry)]
+    return [metric.name for metric in suite.metrics(True, suite.kernel(entry), entry) if _has(reference, metric)]
+
+
+def _has(reference: Reference, metric: Metric) -> bool:
+    try:
+        reference.check(metric)
+    except InputError:
+        return False
+    return True
 
 
 def choose(known: Mapping[str, Metric], wanted: Iterable[str] | None) -> dict[str, Metric]:

@@ -54,6 +54,20 @@ class GraphReference:
     def graphs(self, split: Split) -> tuple[Graph, ...]:
         return self.train if split == "train" else self.test
 
+    def known(self, split: Split) -> tuple[Graph, ...]:
+        """What novelty is told by."""
+        if not self.graphs(split):
+            raise InputError(
+                "novelty needs training graphs, but the reference has none; name a dataset, or a file whose lines "
+                "name their split"
+            )
+        return self.graphs(split)
+
+    def check(self, metric: Any) -> None:
+        """Refuse a metric that there is nothing for."""
+        if split := getattr(metric, "against", None):
+            self.known(split)
+
     def among(self, generated: Sequence[Graph]) -> GraphReference:
         """The reference for novelty of `generated`; this one has all its graphs at hand."""
         return self

@@ -109,6 +109,11 @@ class MoleculeReference:
         """Statistics are enough: there is nothing to look up among generated items."""
         return self
 
+    def check(self, metric: Any) -> None:
+        """Refuse a metric that there is nothing for."""
+        if isinstance(metric, FittedMetric):
+            self.arrays_of(metric)
+
     def arrays_of(self, metric: FittedMetric) -> Arrays:
         if metric.name not in self.statistics:
             needed = metric.needs.format(against=metric.against)

@@ -137,16 +137,18 @@ def suite_of(kind: str) -> Suite:
 
 
 def check_metrics(kind: str, reference: Reference, metrics: Iterable[str], name: str, rule: str | None = None) -> None:
-    """Refuse, before anything is generated, a reference of another kind and metrics that this kind does not have."""
+    """Refuse, before anything is generated, a reference of another kind, and metrics that this kind or this reference
+    does not have."""
     suite = suite_of(kind)
     if suite.against != reference.kind:
         raise InputError(
             f"the model makes {kind}s, but the reference {name} holds {reference.kind}s; name another with --reference"
         )
-    known = [metric.name for metric in suite.metrics(True, None, Shipped(reference.kind, valid=rule))]
+    known = {metric.name: metric for metric in suite.metrics(True, None, Shipped(reference.kind, valid=rule))}
     for key in metrics:
         if key not in known:
             raise InputError(f"unknown metric {key!r}; those of {kind}s here are {', '.join(known)}")
+        reference.check(known[key])
 
 
 def build_reference(name: str, folder: str | Path | None = None, split: str = "test") -> Reference:

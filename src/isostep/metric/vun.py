@@ -43,10 +43,7 @@ def is_first(classes: np.ndarray) -> np.ndarray:
 
 def is_new(graphs: Sequence[Graph], reference: Reference, split: Split) -> np.ndarray:
     """True where no graph of the split is isomorphic."""
-    known = as_reference(reference).graphs(split)
-    if not known:
-        raise InputError("novelty needs training graphs, but the reference has none; fit it with `train`")
-    catalogue = Catalogue(known)
+    catalogue = Catalogue(as_reference(reference).known(split))
     return np.array([graph not in catalogue for graph in graphs], bool)
 
 

@@ -82,7 +82,7 @@ class ProcessSde:
 class FlowSde:
     """The probability-flow ODE of a score model: half the score drift; `diffusion` stays that of its SDE."""
 
-    sde: ProcessSde
+    sde: Sde
     singular_end: bool = False
 
     def __post_init__(self) -> None:

@@ -189,11 +189,13 @@ def differences(comparison: dict[str, Any]) -> Figure:
     for arm in comparison["arms"]:
         for name, metric in arm["metrics"].items():
             base, test = means[arm["baseline"]].get(name, {}).get("mean"), metric["test"]
-            if test and test["low"] is not None and base:
-                value, low, high = (100 * test[key] / abs(base) for key in ("difference", "low", "high"))
-                text = f"{percent(value)} ({percent(low)} to {percent(high)})"
+            if test and test["p"] is not None and base:
+                unit = 100 / abs(base)
+                value = unit * test["difference"]
+                low, high = (None if test[key] is None else unit * test[key] for key in ("low", "high"))
+                interval = "" if low is None or high is None else f" ({percent(low)} to {percent(high)})"
                 k = groups(comparison)[group(arm)]
-                dot = Dot(k, arm["name"], value, low, high, text, verdict=test["verdict"])
+                dot = Dot(k, arm["name"], value, low, high, percent(value) + interval, verdict=test["verdict"])
                 rows.setdefault(name, []).append(dot)
     dots = [dot for row in rows.values() for dot in row]
     if not dots:
@@ -280,6 +282,8 @@ def sweep(comparison: dict[str, Any], parameter: str, values: list[float]) -> Fi
     for name in comparison["better"]:
         base, *arms = comparison["arms"]
         kept = [(v, arm) for v, arm in zip(values, arms, strict=True) if arm["metrics"][name]["n"]]
+        if not kept:
+            continue
         curve = _means(comparison, name, 1, f"swept; level: {base['name']}", kept)
         level = base["metrics"][name]["mean"] if base["metrics"][name]["n"] else None
         panels.append(Curves(_title(comparison, name), (curve,), parameter, points=True, level=level))

@@ -17,7 +17,7 @@ from isostep.reporting.chart import drawn, swatch
 from isostep.reporting.figures import Dots, Figure, figures, groups, percent
 from isostep.reporting.forming import forming, reels_of
 from isostep.reporting.generated import generated, molecules_3d
-from isostep.reporting.tables import Table, difference_table, number, summary_table
+from isostep.reporting.tables import Table, caveats, difference_table, number, summary_table
 from isostep.study.record import Study
 
 POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -25,7 +25,7 @@ POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'
 CAPTIONS = {
     "quality": "Mean over seeds with its 95 % interval, inside the metric's range.",
     "differences": "Paired differences to the first arm of the same budget with their 95 % intervals, uncorrected; an "
-    "arrow: the interval goes on.",
+    "arrow: the interval goes on; none: all pairs are equal.",
     "placement": "The share of its calls that an arm has made by t. Wide grey line: the share of "
     "the decisions before t (length of the predicted entries' path in the Fisher-Rao metric, from a pilot). Calls "
     "where nothing is decided are lost.",
@@ -123,6 +123,7 @@ def _lead(study: Study, comparison: dict[str, Any]) -> Markup:
     lines = [
         *(line for arm in comparison["arms"] if (line := finding(arm, comparison))),
         *([rule] if (rule := _rule(comparison)) else []),
+        *caveats(comparison),
         *study.plan.notes,
     ]
     compared = tag("p", compared_sentence(study, comparison))

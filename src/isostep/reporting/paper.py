@@ -15,6 +15,7 @@ from isostep.reporting.tables import (
     ARROW,
     TEST_HEADER,
     Table,
+    caveats,
     difference_table,
     interval_text,
     number,
@@ -106,7 +107,7 @@ def _beside_paper(title: str, part: Part, study: Study, comparison: dict[str, An
     seeds, kind = len(study.plan.seeds), study.record.model.kind
     head = f"{title}: {study.record.model.name}, {study.plan.n} {kind}s, {seeds} seed{'s' * (seeds != 1)}"
     header = ("arm", "", "calls", *(f"{name} {ARROW[way]}" for name, way in better.items()))
-    return Table(head, header, tuple(rows), notes, text_columns=2)
+    return Table(head, header, tuple(rows), (*notes, *caveats(comparison)), text_columns=2)
 
 
 def _differences(part: Part, comparison: dict[str, Any]) -> Table:

@@ -79,7 +79,22 @@ def summary_table(comparison: dict[str, Any]) -> Table:
     ]
     if budgets := [f"{arm['name']}: {arm['note']}" for arm in comparison["arms"] if arm["note"]]:
         notes.append(f"{'; '.join(budgets)}.")
-    return Table(title, header, tuple(rows), tuple(notes))
+    return Table(title, header, tuple(rows), (*notes, *caveats(comparison)))
+
+
+def caveats(comparison: dict[str, Any]) -> list[str]:
+    """What stands behind the means and is not seen in them."""
+    unfinished = [
+        f"{arm['unfinished']} of {len(arm['seeds']) * comparison['n']} graphs of {arm['name']}"
+        for arm in comparison["arms"]
+        if arm["unfinished"]
+    ]
+    notes = [f"Not finished, but measured: {'; '.join(unfinished)}."] if unfinished else []
+    cells = sum(len(arm["seeds"]) for arm in comparison["arms"])
+    for name, lack in comparison["undefined"].items():
+        why = f" ({lack['reason']})" if lack["reason"] else ""
+        notes.append(f"{name}: not defined in {lack['cells']} of {cells} arms and seeds{why}.")
+    return notes
 
 
 def difference_table(comparison: dict[str, Any]) -> Table:
@@ -97,6 +112,7 @@ def difference_table(comparison: dict[str, Any]) -> Table:
     return Table(f"Differences to {baseline(comparison)}, paired by seed", header, tuple(rows), notes, text_columns=3)
 
 
+EQUAL = "none: all pairs equal"
 TEST_HEADER = ("verdict", "difference", "95 % interval, uncorrected", "p", "p (Holm)", "pairs")
 
 
@@ -104,7 +120,8 @@ def paired_cells(test: dict[str, Any]) -> tuple[str, ...]:
     """A paired test in a row of a table."""
     verdict = test["verdict"] if test["p"] is not None else "one seed: no test"
     ps = ("" if test.get(key) is None else p_value(test[key]) for key in ("p", "p_holm"))
-    return verdict, signed(test["difference"]), interval_text(test["low"], test["high"]), *ps, str(test["n"])
+    interval = interval_text(test["low"], test["high"], EQUAL if test["p"] is not None else "")
+    return verdict, signed(test["difference"]), interval, *ps, str(test["n"])
 
 
 def baseline(comparison: dict[str, Any]) -> str:
@@ -121,8 +138,8 @@ def group(arm: dict[str, Any]) -> str:
     return arm["name"].removesuffix(f", {arm['budget']} calls")
 
 
-def interval_text(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"{signed(low)} to {signed(high)}"
+def interval_text(low: float | None, high: float | None, none: str = "") -> str:
+    return none if low is None or high is None else f"{signed(low)} to {signed(high)}"
 
 
 def long_csv(comparison: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from isostep.base.markup import Markup, join, tag
 from isostep.reporting.chart import drawn
 from isostep.reporting.figures import Curve, Curves, Figure
 from isostep.reporting.page import copied, document, drawn_table
-from isostep.reporting.tables import ARROW, Table, interval_text, number, p_value, signed
+from isostep.reporting.tables import ARROW, EQUAL, Table, interval_text, number, p_value, signed
 from isostep.study.tune_record import LEVELS, LONG, LOSS, TUNE, Candidate, TuneRecord, read_tuning
 
 LISTED = 12
@@ -29,7 +29,7 @@ def confirmation(record: TuneRecord) -> Table:
     for test in record.tests:
         arrow = "↓" if test.metric == LOSS else ARROW[record.objective.better[test.metric]]
         p = "" if test.p_holm is None else p_value(test.p_holm)
-        interval = interval_text(test.low, test.high)
+        interval = interval_text(test.low, test.high, EQUAL if test.p is not None else "")
         values = (number(test.first), number(test.value), signed(test.difference))
         rows.append((f"{test.metric} {arrow}", test.against, test.verdict, *values, interval, p))
     seeds = record.plan.confirm_seeds

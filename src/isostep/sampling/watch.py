@@ -59,7 +59,7 @@ class Watched:
         return {"decisions": {n: tuple(v) for n, v in self.decisions.items()}, "undecided": tuple(middle)}
 
     def _note(self, clean: GraphState, t: float) -> None:
-        if self.t and t == self.t[-1]:  # a corrector asks twice at one time
+        if t >= self.t_end or (self.t and t == self.t[-1]):  # Heun looks at the end; a corrector asks twice at one time
             return
         scaled = {name: clean[name] * scale for name, scale in self.levels.items()}
         counts = [_count(clean, name, undecided(value)) for name, value in scaled.items()]

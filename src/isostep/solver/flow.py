@@ -13,7 +13,7 @@ from torch import Tensor
 from isostep.base.errors import InputError
 from isostep.noise import ZeroNoise
 from isostep.process.score_sde import ScoreSde
-from isostep.process.sde import Evaluation, FlowSde, ProcessSde, Sde
+from isostep.process.sde import Evaluation, FlowSde, Sde
 from isostep.solver.base import Advance, NoiseSource, Span, Wrapped, need_processes
 from isostep.solver.euler import Euler
 from isostep.solver.heun import Heun
@@ -28,12 +28,12 @@ class ProbabilityFlow(Wrapped):
         need_processes(sde, "probability-flow", ScoreSde)
 
     def evaluate(self, sde: Sde, state: GraphState, t: Tensor, source: NoiseSource) -> tuple[GraphState, Evaluation]:
-        return self.solver.evaluate(_flow(sde), state, t, _quiet(source))
+        return self.solver.evaluate(FlowSde(sde), state, t, _quiet(source))
 
     def advance(
         self, sde: Sde, state: GraphState, here: Evaluation, span: Span, source: NoiseSource, memory: Any
     ) -> Advance:
-        return self.solver.advance(_flow(sde), state, here, span, _quiet(source), memory)
+        return self.solver.advance(FlowSde(sde), state, here, span, _quiet(source), memory)
 
 
 def flow_euler() -> ProbabilityFlow:
@@ -42,11 +42,6 @@ def flow_euler() -> ProbabilityFlow:
 
 def flow_heun() -> ProbabilityFlow:
     return ProbabilityFlow(Heun())
-
-
-def _flow(sde: Sde) -> FlowSde:
-    assert isinstance(sde, ProcessSde)
-    return FlowSde(sde)
 
 
 def _quiet(source: NoiseSource) -> NoiseSource:

@@ -12,17 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from isostep.base.errors import InputError
 from isostep.base.files import write_json
 from isostep.item import write_items
-from isostep.metric.base import Better, Bounds
-from isostep.metric.evaluate import evaluate
+from isostep.metric.evaluate import Report, evaluate
 from isostep.run.engine import save_result
 from isostep.run.format import RUN
 from isostep.sampling.run import SampleResult
 from isostep.solution import Trace
 from isostep.study.film import Camera
-from isostep.study.record import FORMAT
+from isostep.study.record import FORMAT, Values
 from isostep.study.reference import StudyReference
 
 TIMES = tuple(k / 10 for k in range(11))
@@ -49,29 +47,10 @@ def is_complete(folder: Path) -> bool:
     return (folder / RUN).is_file()
 
 
-def evaluate_run(
-    folder: Path, against: StudyReference, metrics: tuple[str, ...]
-) -> tuple[dict[str, float | None], dict[str, Better], dict[str, Bounds]]:
-    """Values by metric, None where one is not defined (such as FCD of a single molecule), which way is better, and
-    what the values range over."""
-    try:
-        report = evaluate(folder, against.reference, against.kernel, metrics, resamples=0, rule=against.rule)
-        return {key: report.values[key].value for key in metrics}, report.better, report.bounds
-    except InputError:
-        found = {key: _one(folder, against, key) for key in metrics}
-        reports = [report for report in found.values() if report is not None]
-        if not reports:
-            raise
-        values = {key: report and report.values[key].value for key, report in found.items()}
-        better: dict[str, Better] = {key: way for report in reports for key, way in report.better.items()}
-        return values, better, {key: ends for report in reports for key, ends in report.bounds.items()}
-
-
-def _one(folder: Path, against: StudyReference, key: str):
-    try:
-        return evaluate(folder, against.reference, against.kernel, (key,), resamples=0, rule=against.rule)
-    except InputError:
-        return None
+def evaluate_run(folder: Path, against: StudyReference, metrics: tuple[str, ...]) -> tuple[Values, Report]:
+    """Values by metric, None where one is not defined (such as FCD of a single molecule), and what else is known."""
+    report = evaluate(folder, against.reference, against.kernel, metrics, resamples=0, rule=against.rule, partial=True)
+    return {key: report.values[key].value if key in report.values else None for key in metrics}, report
 
 
 def _path_record(result: SampleResult, camera: Camera) -> dict[str, Any]:

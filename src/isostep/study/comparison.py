@@ -18,6 +18,7 @@ def compare_arms(study: Study) -> dict[str, Any]:
         entry: dict[str, Any] = {"name": arm.name, "budget": arm.calls, "note": record.note}
         entry["baseline"] = plan.arms[base].name
         entry["seeds"] = sorted(cells)
+        entry["unfinished"] = sum(cell.unfinished for cell in cells.values())
         for quantity in ("calls", "steps", "seconds"):
             values = [getattr(cell, quantity) for cell in cells.values()]
             entry[quantity] = asdict(spread(values)) if values else None
@@ -26,8 +27,10 @@ def compare_arms(study: Study) -> dict[str, Any]:
     tests = [(m["test"], name) for entry in arms for name, m in entry["metrics"].items() if m["test"]]
     count = judge([test for test, _ in tests], [better[name] for _, name in tests])
     bounds = {name: ends for name, ends in study.bounds.items() if name in better}
+    undefined = {name: {"cells": cells, "reason": reason} for name, (cells, reason) in study.undefined.items()}
     return {
-        "title": plan.title, "n": plan.n, "better": better, "bounds": bounds, "arms": arms, "tests": count,
+        "title": plan.title, "n": plan.n, "better": better, "bounds": bounds, "undefined": undefined, "arms": arms,
+        "tests": count,
     }  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def run_study(
     store = Store(Path(out))
     reference = find_reference(plan.reference or model.info.dataset, plan.kernel)
     metrics = plan.metrics or suite_of(model.info.kind).usual
-    check_metrics(model.info.kind, reference.reference, metrics, reference.name, reference.rule)
+    check_metrics(model.info.kind, reference.reference, plan.metrics or (), reference.name, reference.rule)
     identity = model.fingerprint()
     resolved = [_settings(model, arm.chosen, arm.calls) for arm in plan.arms]
     runs = [
@@ -103,7 +103,8 @@ def run_study(
         for seed in plan.seeds:
             for k, arm in enumerate(plan.arms):
                 key, run = keys[k][seed], key_of(runs[k][seed])
-                if key in begun or store.read_cell(key) is not None or (reuse and copy_cell(store, run, key)):
+                there = store.read_cell(key) is not None and is_complete(store.run(run))
+                if key in begun or there or (reuse and copy_cell(store, run, key)):
                     shown.skip(plan.n)
                     continue
                 begun.add(key)
@@ -209,15 +210,16 @@ def _cell(store: Store, run: str, seed: int, reference: StudyReference, metrics:
     folder = store.run(run)
     summary = read_json(folder / "run.json")["summary"]
     began = time.perf_counter()
-    values, better, bounds = evaluate_run(folder, reference, metrics)
+    values, report = evaluate_run(folder, reference, metrics)
     evaluating = time.perf_counter() - began
     along = [t for t in TIMES if at_time(folder, t).is_dir()]
     return Cell(
         run=run,
         seed=seed,
         metrics=values,
-        better=better,
-        bounds=bounds,
+        better=report.better,
+        bounds=report.bounds,
+        undefined=report.undefined,
         calls=summary["calls_mean"],
         steps=summary["steps_mean"],
         seconds=summary["seconds"],
@@ -233,7 +235,7 @@ def _decided(model: Model, settings: SamplerSettings) -> Decided:
         return Decided()
     try:
         pilot = pilot_for(model, settings)
-    except InputError:  # a path without information rates, such as an ODE's
+    except InputError:  # a path without information rates, such as one without noise
         return Decided()
     if not pilot.decisions:  # a drift of one's own predicts no graph
         return Decided()

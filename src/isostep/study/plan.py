@@ -11,7 +11,7 @@ import itertools
 import re
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from isostep.base.errors import InputError
 from isostep.base.schema import Frozen
@@ -25,7 +25,7 @@ class Arm(Frozen):
 
     name: str
     chosen: dict[str, Any]
-    calls: int | None = Field(default=None, ge=1)
+    calls: int | None = None
     paper: dict[str, float] = Field(default_factory=dict)  # published values, for tables side by side
     control_of: str | None = None
     steps_by_seed: dict[int, int] = Field(default_factory=dict)
@@ -53,6 +53,15 @@ class StudyPlan(Frozen):
     record: bool = True  # whether the first seed of every arm keeps its trace and graphs on the way
     command: str = ""
     notes: tuple[str, ...] = ()
+
+    @field_validator("arms")
+    @classmethod
+    def _budgets(cls, arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
+        """Here, because a plan is checked where it comes from Python, too."""
+        for arm in arms:
+            if arm.calls is not None and arm.calls < 1:
+                raise ValueError(f"{arm.name} has a budget of {arm.calls} calls; give at least 1")
+        return arms
 
     @property
     def baselines(self) -> tuple[int, ...]:

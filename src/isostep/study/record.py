@@ -94,6 +94,7 @@ class Cell(Frozen):
     metrics: Values
     better: dict[str, Better]
     bounds: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)  # of the values; None: open
+    undefined: dict[str, str] = Field(default_factory=dict)  # why a metric has no value
     calls: float = Field(ge=0)
     steps: float = Field(ge=0)
     seconds: float = Field(ge=0)
@@ -138,7 +139,7 @@ class Study:
 
     @property
     def better(self) -> dict[str, Better]:
-        """Which way is better, for every metric that was defined in some cell; in the order of `metrics`."""
+        """Which way is better, for every metric that a cell knows it of; in the order of `metrics`."""
         found: dict[str, Better] = {
             name: way for arm in self.cells for cell in arm.values() for name, way in cell.better.items()
         }
@@ -148,6 +149,17 @@ class Study:
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
         """The range of every metric that says one."""
         return {name: ends for arm in self.cells for cell in arm.values() for name, ends in cell.bounds.items()}
+
+    @property
+    def undefined(self) -> dict[str, tuple[int, str]]:
+        """In how many cells a metric has no value, and why; of those that lack any."""
+        cells = [cell for arm in self.cells for cell in arm.values()]
+        lacking = {name: [cell for cell in cells if cell.metrics.get(name) is None] for name in self.metrics}
+        return {
+            name: (len(some), next(filter(None, (cell.undefined.get(name) for cell in some)), ""))
+            for name, some in lacking.items()
+            if some
+        }
 
     def recorded(self, arm: int) -> tuple[Trajectory, dict[float, Values]] | None:
         """An arm's recorded run, and the metrics of its graphs on the way."""

@@ -13,13 +13,13 @@ from isostep.base.cache import cache_folder
 from isostep.base.errors import InputError
 from isostep.base.files import sha256
 from isostep.base.progress import log
-from isostep.dataset import lookup
+from isostep.dataset.catalogue import CATALOGUE
 from isostep.dataset.source import find
 from isostep.item import Graph, Item, read_items
 from isostep.metric.graph_reference import GraphReference
 from isostep.metric.graph_summary import VERSION
 from isostep.metric.mmd import Kernel
-from isostep.metric.reference import FOLDER, Reference, Shipped, shipped
+from isostep.metric.reference import Reference, Shipped, reference_file, shipped
 from isostep.metric.suite import build_reference, fit_reference, load_reference, suite_of
 from isostep.model import analytic
 from isostep.model.model import Model
@@ -44,22 +44,23 @@ class StudyReference(NamedTuple):
 def find_reference(name: str, kernel: Kernel | None) -> StudyReference:
     """By name or file; `kernel` falls back to the set's customary one."""
     path = _file(name)
-    name = path.stem if path == Path(name) else name
     reference = load_reference(path)
     entry = shipped().get(_plain(name), Shipped(reference.kind))
     customary = suite_of(reference.kind).kernel(entry)
-    return StudyReference(name, sha256(path), reference, customary and (kernel or customary), entry.valid)
+    return StudyReference(Path(name).name, sha256(path), reference, customary and (kernel or customary), entry.valid)
 
 
 def _file(name: str) -> Path:
-    if Path(name).is_file():
-        return Path(name)
-    packaged = FOLDER / f"{_plain(name)}.npz"
-    if packaged.is_file():
-        return packaged
+    """As `evaluate` finds it; besides, datasets that are fitted here."""
+    plain = _plain(name)
+    if plain in shipped() or Path(name).is_file():
+        return reference_file(name)
     if name == analytic.NAME:
         return analytic_reference()
-    plain, entry = lookup(name)
+    if plain not in CATALOGUE:
+        known = ", ".join({**shipped(), **CATALOGUE})
+        raise InputError(f"no reference {name!r}: neither a file nor a known set; give one with --reference: {known}")
+    entry = CATALOGUE[plain]
     path = cache_folder() / "reference" / f"{plain}-{find(plain, entry, None).fingerprint[:16]}.npz"
     return path if path.is_file() else _saved(build_reference(plain), path)
 

@@ -94,7 +94,7 @@ class Target(Frozen):
 
 @dataclass(frozen=True)
 class Options:
-    """What the user may change; None takes the target's own. `arms`: the beginnings of their names, with semicolons."""
+    """What the user may change; None takes the target's own. `arms`: names or their beginnings, with semicolons."""
 
     quick: bool = False
     model: str | None = None
@@ -174,15 +174,18 @@ def reproduce(name: str, out: str | Path, options: Options, **how: Any) -> Repro
 
 
 def chosen_arms(arms: tuple[PaperArm, ...], beginnings: str | None) -> tuple[PaperArm, ...]:
-    """Those whose names begin so, in the target's order. The first is what the others are compared with."""
+    """Those of that name, else those whose names begin so, in the target's order. The first is what the others are
+    compared with."""
     if beginnings is None:
         return arms
-    wanted = [one.strip().lower() for one in beginnings.split(";")]
-    names = [arm.name for arm in arms]
-    for one in wanted:
-        if not one or not any(name.lower().startswith(one) for name in names):
-            raise InputError(f"--arms: no arm begins with {one!r}; the target has: {'; '.join(names)}")
-    chosen = tuple(arm for arm in arms if any(arm.name.lower().startswith(one) for one in wanted))
+    names = {arm.name.lower(): arm.name for arm in arms}
+    wanted: set[str] = set()
+    for one in (text.strip().lower() for text in beginnings.split(";")):
+        found = [one] if one in names else [name for name in names if one and name.startswith(one)]
+        if not found:
+            raise InputError(f"--arms: no arm begins with {one!r}; the target has: {'; '.join(names.values())}")
+        wanted.update(found)
+    chosen = tuple(arm for arm in arms if arm.name.lower() in wanted)
     for arm in chosen:
         if arm.control_of is not None and arm.control_of not in {one.name for one in chosen}:
             raise InputError(f"--arms: {arm.name!r} takes its steps from {arm.control_of!r}; name that one, too")
@@ -293,7 +296,7 @@ def part_plan(name: str, target: Target, part: Part, found: PartModel, options: 
     steps = options.steps or (quick.steps if quick else None)
     notes = [found.note]
     if options.arms is not None:
-        notes.append(f"Only the arms that begin with {options.arms}.")
+        notes.append(f"Only these arms, or those that begin so: {options.arms}.")
     if quick:
         notes.append("Quick: fewer graphs, seeds and steps than the full run.")
     if steps and steps != info.sampler.steps:

@@ -16,6 +16,7 @@ from isostep.base.errors import InputError
 from isostep.base.files import sha256, write_text
 from isostep.base.versions import code_digest
 from isostep.run.reading import read_run
+from isostep.study.cell import is_complete
 from isostep.study.record import Store, key_of
 
 
@@ -29,7 +30,7 @@ def copy_cell(store: Store, run: str, cell: str) -> bool:
     other = _other(store, run)
     if other is None:
         return False
-    if not store.run(run).exists() and not _copy_run(other.run(run), store.run(run)):
+    if not is_complete(store.run(run)) and not _copy_run(other.run(run), store.run(run)):
         return False
     with contextlib.suppress(InputError):
         found = other.read_cell(cell)
@@ -49,7 +50,7 @@ def _other(store: Store, run: str) -> Store | None:
 
 
 def _copy_run(source: Path, target: Path) -> bool:
-    """All or nothing, and only what its checksum confirms."""
+    """All or nothing, and only what its checksum confirms; not over the rest of an interrupted run."""
     try:
         run = read_run(source)
         if run.joined is None or sha256(run.plain) != run.joined.sha256:

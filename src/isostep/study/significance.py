@@ -4,6 +4,9 @@ With d_i = b_i - a_i for the seeds i = 1..n, mean d and standard deviation s:
 
     t = d / (s / sqrt(n)),   p = 2 P(T_(n-1) > |t|),   95 % interval  d +- t_(n-1, .975) s / sqrt(n)
 
+Shares of few graphs come in steps, so that all d_i may be equal by chance. Then s says nothing: there is no interval,
+and p is that of the signs alone, p = 2 / 2^n (all seeds on one side; 1 where every d_i is 0).
+
 Many tests make some intervals miss 0 by chance: `holm` gives p values that hold for all of them together, and a
 `verdict` follows from those.
 """
@@ -22,6 +25,7 @@ from isostep.metric.base import Better
 
 Verdict = Literal["better", "worse", "not distinguishable"]
 CONFIDENCE = 0.95
+ROUNDING = 1e-12  # of the values
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class Paired:
-    """Difference other - first over `n` pairs; interval and p are None where there is a single pair."""
+    """Difference other - first over `n` pairs; a single pair has neither interval nor p, equal differences have no
+    interval."""
 
     n: int
     difference: float
@@ -60,12 +65,11 @@ def paired(first: Sequence[float], other: Sequence[float]) -> Paired:
     d = spread([b - a for a, b in zip(first, other, strict=True)])
     if d.sd is None:
         return Paired(1, d.mean, None, None, None)
-    error = d.sd / math.sqrt(d.n)
+    error, rounding = d.sd / math.sqrt(d.n), ROUNDING * max(map(abs, (*first, *other)))
+    if error <= rounding:
+        return Paired(d.n, d.mean, None, None, 1.0 if abs(d.mean) <= rounding else 2.0 ** (1 - d.n))
     reach = float(stdtrit(d.n - 1, (1 + CONFIDENCE) / 2)) * error
-    if error > 0:
-        p = float(2 * stdtr(d.n - 1, -abs(d.mean) / error))
-    else:
-        p = 1.0 if d.mean == 0 else 0.0  # the same difference for every seed
+    p = float(2 * stdtr(d.n - 1, -abs(d.mean) / error))
     return Paired(d.n, d.mean, d.mean - reach, d.mean + reach, p)
 
 

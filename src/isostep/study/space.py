@@ -7,10 +7,10 @@ rung up or down a ladder, the corrector on or off. What this model cannot take, 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from isostep.base.errors import InputError
 from isostep.model.model import Model
@@ -20,6 +20,8 @@ from isostep.settings.schema import AutoChoice
 from isostep.settings.solvers import SOLVERS, Ladder
 from isostep.solver.langevin import Langevin
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, eq=False)
 class Space:
@@ -28,9 +30,9 @@ class Space:
     only: tuple[str, ...] = ()  # schedules and solvers to try; none named: all that are candidates
 
     def __post_init__(self) -> None:
-        known = [name for table in (SCHEDULES, SOLVERS) for name in table]
-        if strange := [name for name in self.only if name not in known]:
-            raise InputError(f"--only {strange[0]}: no schedule or solver; there are {', '.join(known)}")
+        tried = [*self._all_schedules, *self._all_solvers]
+        if strange := [name for name in self.only if name not in tried]:
+            raise InputError(f"--only {strange[0]}: not tried on this model; choose from {', '.join(tried)}")
 
     def starts(self, baseline: AutoChoice, rng: random.Random) -> list[AutoChoice]:
         """The baseline, every schedule with the baseline's solver and usual noise, and twice with the rest drawn."""
@@ -114,16 +116,24 @@ class Space:
 
     @cached_property
     def _schedules(self) -> list[tuple[str, Mapping[str, Any]]]:
-        tried = {name: entry.candidates for name, entry in SCHEDULES.items() if entry.candidates}
-        named = tried.keys() & set(self.only) or tried.keys()
-        return [(name, options) for name in tried if name in named for options in tried[name]]
+        return [(name, options) for name, each in self._named(self._all_schedules).items() for options in each]
 
     @cached_property
     def _solvers(self) -> dict[str, Mapping[str, Ladder]]:
+        return self._named(self._all_solvers)
+
+    def _named(self, tried: dict[str, T]) -> dict[str, T]:
+        """Those of `only`, where it names any of them."""
+        return {name: entry for name, entry in tried.items() if name in self.only} or tried
+
+    @cached_property
+    def _all_schedules(self) -> dict[str, Sequence[Mapping[str, Any]]]:
+        return {name: entry.candidates for name, entry in SCHEDULES.items() if entry.candidates}
+
+    @cached_property
+    def _all_solvers(self) -> dict[str, Mapping[str, Ladder]]:
         """Solvers that tuning tries and this model takes, with their ladders."""
-        tried = {name: entry.ladders for name, entry in SOLVERS.items() if entry.ladders is not None}
-        named = tried.keys() & set(self.only) or tried.keys()
-        return {name: ladders for name, ladders in tried.items() if name in named and self._takes(name)}
+        return {name: e.ladders for name, e in SOLVERS.items() if e.ladders is not None and self._takes(name)}
 
     def _takes(self, solver: str) -> bool:
         try:

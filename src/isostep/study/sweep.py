@@ -66,6 +66,9 @@ def sweep_arms(params: list[Param], schedule: str, baseline: str, **common: Any)
     """The baseline, then every combination of values."""
     if not params:
         raise InputError("a sweep needs at least one --param, such as --param schedule.gamma=0.1:0.35:6")
+    for param in params:
+        if not param.values:
+            raise InputError(f"--param {param.path} has no value; give at least one, such as {param.path}=1,2")
     given = {key: value for key, value in common.items() if value is not None}
     arms = [Arm(name=baseline, chosen={**given, "schedule": baseline})]
     for values in itertools.product(*(param.values for param in params)):

@@ -95,7 +95,8 @@ def signed(record: TuneRecord) -> AutoChoice:
     """The result with its origin."""
     seeds = record.plan.confirm_seeds
     origin = record.plan.command or f"isostep tune {record.plan.model} --calls {record.plan.calls}"
-    return record.result.model_copy(update={"origin": f"{origin}; confirmed on seeds {seeds[0]}-{seeds[-1]}"})
+    confirmed = f"; confirmed on seeds {seeds[0]}-{seeds[-1]}" if record.kept else "; the baseline is kept"
+    return record.result.model_copy(update={"origin": origin + confirmed})
 
 
 @dataclass
@@ -370,7 +371,7 @@ def _metrics(
     if known is None:
         return wanted, wanted, keep
     if strange := [name for name in (*(plan.metrics or ()), *keep) if name not in known]:
-        raise InputError(f"unknown metric {strange[0]!r}; here there are {', '.join(known)}")
+        raise InputError(f"{strange[0]!r} is not measured against this reference; here there are {', '.join(known)}")
     counted = tuple(name for name in wanted if name in known)
     shown = [name for name in SHOWN if name in known and name not in untold]
     return counted, tuple(dict.fromkeys((*counted, *shown, *keep))), keep

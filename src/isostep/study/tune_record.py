@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from isostep.base.errors import InputError
 from isostep.base.files import read_json
@@ -41,6 +41,13 @@ class TunePlan(Frozen):
     only: tuple[str, ...] = ()  # schedules and solvers to try
     kernel: Literal["tv", "emd"] | None = None
     command: str = ""
+
+    @field_validator("own")
+    @classmethod
+    def _one_reference(cls, own: bool, info: ValidationInfo) -> bool:
+        if own and (reference := info.data.get("reference")) is not None:
+            raise ValueError(f"--self (own) and --reference {reference} exclude each other; give one of them")
+        return own
 
     @property
     def search_seeds(self) -> tuple[int, ...]:
