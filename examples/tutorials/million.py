@@ -1,8 +1,8 @@
 """A million graphs: python examples/tutorials/million.py 1000000
 
 Runs are cut into shards, survive crashes, and give the same graphs whatever the number of workers. The same as
-`isostep sample rings-and-stars -n 1000000 --schedule cosine --solver exponential-2 --steps 10 --clock graph --seed 7 --workers 2
---out runs/million`.
+`isostep sample rings-and-stars -n 1000000 --schedule cosine --solver exponential-2 --steps 10 --clock graph --seed 7
+--workers 2 --out runs/million`.
 """
 
 import sys

@@ -62,6 +62,15 @@ def test_a_wrong_name_is_refused_with_those_there_are():
         build(SamplerSettings(solver="x"))
 
 
+@pytest.mark.parametrize("name", ["steps", "calls"])
+@pytest.mark.parametrize("value", [-1, 0, 2.5, "x", True])
+@pytest.mark.parametrize("schedule", [None, "uniform"])
+def test_a_number_of_steps_or_calls_that_cannot_be_is_refused(name, value, schedule):
+    given = {"budget": value} if name == "calls" else {"steps": value}
+    with pytest.raises(InputError, match=f"^{name} must be a whole number from 1 to 10,000,000, got {value!r}$"):
+        resolve(SamplerPreset(), schedule=schedule, **given)
+
+
 def test_help_and_documents_list_the_tables():
     shown = " ".join(isostep("sample", "--help").out.split())
     usage = (ROOT / "docs" / "usage.md").read_text()
@@ -75,7 +84,7 @@ def test_help_and_documents_list_the_tables():
 
 def test_documents_list_the_options_of_schedules():
     text = (ROOT / "docs" / "usage.md").read_text().split("Options of schedules (`--set`): ")[1].split("\n\n")[0]
-    listed = {part.split("`")[1]: set(re.findall(r"\w+", part.split("`")[2])) for part in text.split(";") if "`" in part}
+    listed = {name: set(re.findall(r"\w+", options)) for name, options in re.findall(r"`(\w+)` ([^;]*)", text)}
     listed["decisions"] |= listed["arclength"]
     for name, entry in SCHEDULES.items():
         options = entry.pilot.options() if entry.pilot else entry.given.options() if entry.given else entry.options(1)

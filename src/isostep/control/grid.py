@@ -17,6 +17,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -190,9 +191,9 @@ def calibrated(steps: int, times: tuple[float, ...] = ()) -> Grid:
     return explicit(steps, times)
 
 
-def check_steps(steps: Any) -> None:
-    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= 10_000_000:
-        raise InputError(f"steps must be a whole number from 1 to 10,000,000, got {steps!r}")
+def check_steps(steps: Any, name: str = "steps") -> None:
+    if not isinstance(steps, Integral) or isinstance(steps, bool) or not 1 <= steps <= 10_000_000:
+        raise InputError(f"{name} must be a whole number from 1 to 10,000,000, got {steps!r}")
 
 
 def _check_positive(**exponents: float) -> None:

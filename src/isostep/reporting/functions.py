@@ -117,10 +117,14 @@ def compare(
         if ignored := [name for name, value in common.items() if value not in (None, (), [])]:
             raise InputError(f"{', '.join(ignored)} beside arms would be ignored; say it in every arm")
         made = tuple(
-            Arm(
-                name=name,
-                chosen={"clock": clock, **{key: value for key, value in given.items() if key != "calls"}},
-                calls=given.get("calls"),
+            checked(
+                Arm,
+                {
+                    "name": name,
+                    "chosen": {"clock": clock, **{key: value for key, value in given.items() if key != "calls"}},
+                    "calls": given.get("calls"),
+                },
+                f"arm {name}",
             )
             for name, given in arms.items()
         )

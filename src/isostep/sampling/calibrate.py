@@ -134,7 +134,7 @@ def fit_budget(
 ) -> SamplerSettings:
     """Settings that make `calls` network calls per graph (on average, where every graph decides for itself)."""
     per_step = make_solver(settings).calls_per_step
-    steps = calls // per_step
+    steps = int(calls) // per_step
     if steps < 1:
         raise InputError(f"{calls} calls are less than one step of this solver, which takes {per_step}")
     settings = settings.model_copy(update={"steps": steps})

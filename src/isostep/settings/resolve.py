@@ -10,6 +10,7 @@ from isostep.base.errors import InputError
 from isostep.base.registry import look_up
 from isostep.base.schema import checked
 from isostep.control.base import Controller, own_clocks
+from isostep.control.grid import check_steps
 from isostep.control.pilot import Pilot
 from isostep.noise import BrownianTree, Noise, PhiloxNoise
 from isostep.settings.schedules import AUTO, CHOICES, PAPER, PLAIN, RELEASED, SCHEDULES, Knob
@@ -52,6 +53,9 @@ def resolve(preset: SamplerPreset, budget: int | None = None, **chosen: Any) -> 
     Bad names and options are refused here, before any work.
     """
     asked = given = _given(chosen)
+    for name, count in (("calls", budget), ("steps", given.get("steps"))):
+        if count is not None:
+            check_steps(count, name)
     schedule = _schedule(given)
     look_up(CHOICES, "schedule", schedule)
     choice = _pick(preset, budget, given) if schedule == AUTO else None
