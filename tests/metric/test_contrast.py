@@ -52,7 +52,7 @@ def test_a_set_is_unique_by_itself_and_shares_stay_in_their_range(tmp_path):
     for name in ("one", "two"):
         write_items(tmp_path / f"{name}.jsonl", cycles)
     keys = ("unique", "vun", "connected", "novel")
-    rows = contrast(tmp_path / "one.jsonl", tmp_path / "two.jsonl", "planar", None, keys, resamples=200)
+    rows, _ = contrast(tmp_path / "one.jsonl", tmp_path / "two.jsonl", "planar", None, keys, resamples=200)
     report = evaluate(tmp_path / "one.jsonl", "planar", metrics=keys)
     for row in rows:
         alone = report.values[row.metric]
@@ -77,7 +77,7 @@ def test_p_of_uniqueness_is_that_of_all_splits_judged_one_by_one(tmp_path):
         part = np.isin(np.arange(8), chosen)
         gaps.append(abs(len(set(both[~part])) - len(set(both[part]))) / 4)
     files = [tmp_path / f"{name}.jsonl" for name in "aba"]
-    (row,) = contrast(*files, "tv", ["unique"], resamples=2000)
+    (row,), _ = contrast(*files, "tv", ["unique"], resamples=2000)
     assert row.difference[0] == -0.5
     assert row.p == pytest.approx(np.mean(np.array(gaps) >= 0.5), abs=0.04)
 
