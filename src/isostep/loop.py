@@ -325,7 +325,7 @@ class _Snapshots:
     """The denoised mean of every graph after the step that reaches each time; later times than T stand for T."""
 
     def __init__(self, times: tuple[float, ...]) -> None:
-        self.times = times
+        self.times = tuple(dict.fromkeys(times))
         self.kept: dict[float, list[tuple[Tensor, GraphState]]] = {time: [] for time in times}
 
     def __call__(self, info: StepInfo, ended: Tensor) -> None:

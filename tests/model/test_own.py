@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -111,9 +112,8 @@ def test_molecules_from_an_atom_list_and_items_from_a_function():
 
     own = isostep.wrap(Clean(), BRIDGES, nodes=5, features=3, items=two_nodes)
     assert {graph.n for graph in isostep.sample(own, 3, calls=4).graphs} == {2}
-    short = isostep.wrap(Clean(), BRIDGES, nodes=5, features=3, items=lambda state: [])
-    with pytest.raises(InputError, match="returned 0 items for 3 graphs"):
-        isostep.sample(short, 3, calls=4)
+    with pytest.raises(InputError, match="returned 0 items for 2 graphs"):
+        isostep.wrap(Clean(), BRIDGES, nodes=5, features=3, items=lambda state: [])
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -160,6 +160,14 @@ def towards_one(state, t):
     [
         ({"nodes": 0}, "nodes must be"),
         ({"nodes": []}, "nodes must be"),
+        ({"nodes": 4.5}, "nodes must be .* got 4.5"),
+        ({"nodes": {"three": 1}}, "nodes must be"),
+        ({"features": -1}, "features must be whole numbers from 1 on, got -1"),
+        ({"features": 2.5}, "features must be whole numbers from 1 on, got 2.5"),
+        ({"processes": VP()}, "processes must name a process for each component"),
+        ({"prior_std": 2.0}, "prior_std goes with a drift; a process has its own"),
+        ({"items": ("C", "N")}, r"X must be \(B, N, 2\)"),
+        ({"items": lambda state: None}, "items do not fit: decoding a state fails with TypeError"),
         ({"predicts": "velocity"}, "predicts must be score, noise or clean, got 'velocity'"),
         ({"predicts": "noise"}, "a bridge needs the clean graph"),
         ({"kinds": {"P": "node"}}, "component 'P' has a kind or a process, but not both"),
@@ -292,6 +300,29 @@ def test_a_network_left_in_training_mode_is_put_into_evaluation_mode():
     model = isostep.wrap(Noisy(), BRIDGES, nodes=5, features=3)
     first, second = (isostep.sample(model, 3, calls=4).tensors["X"] for _ in range(2))
     assert torch.equal(first, second)
+
+
+class NoisyDrift(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, state, t):
+        a = self.drop(torch.ones_like(state["A"]))
+        return {"X": -state["X"], "A": ((a + a.mT) / 2 - state["A"]) * state.masks.pairs}
+
+
+def test_a_drift_left_in_training_mode_is_put_into_evaluation_mode():
+    model = isostep.wrap(NoisyDrift(), diffusion=0, nodes=6)
+    first, second = (isostep.sample(model, 3, steps=4, schedule="uniform").tensors["A"] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_numbers_of_nodes_may_be_numpys_or_of_json():
+    make = {"network": Clean(), "processes": BRIDGES, "features": np.int64(3)}
+    assert isostep.wrap(nodes=np.int64(5), **make).info.node_counts == ((5, 1),)
+    assert isostep.wrap(nodes={"3": 2, "5": 1}, **make).info.node_counts == ((3, 2), (5, 1))
+    assert isostep.wrap(nodes=np.array([5, 3, 3]), **make).info.node_counts == ((3, 2), (5, 1))
 
 
 def same_items(state):
@@ -474,3 +505,38 @@ def test_names_that_are_code():
 def test_a_close_name_is_proposed():
     with pytest.raises(InputError, match="did you mean grum-planar-small"):
         isostep.load_model("grum-planar-smal")
+
+
+def test_snapshots_of_graphs_that_fail_are_left_out_in_every_batch():
+    def breaks(state, t):  # some graphs are lost after t = .6
+        lost = (state["A"][:, 0, 1] > 0) & (t > 0.6)
+        return {"A": torch.where(lost[:, None, None], torch.nan, 0.0) * state["A"]}
+
+    model = isostep.wrap(breaks, {"A": VP()}, predicts="noise", nodes=4)
+    chosen = {"schedule": "uniform", "solver": "euler", "steps": 10, "snapshots": (0.3, 0.9, 0.9)}
+    whole, alone = (isostep.sample(model, 6, batch_size=size, **chosen).solution for size in (6, 1))
+    assert 0 < whole.snapshots[0.9].batch < 6 == whole.snapshots[0.3].batch
+    for time in (0.3, 0.9):
+        assert torch.allclose(whole.snapshots[time]["A"], alone.snapshots[time]["A"], atol=1e-6)
+
+
+def test_a_clean_end_is_clean_where_dvs_stops_before_the_end():
+    def grey(state, t):
+        return {"A": torch.full_like(state["A"], 0.75) * state.masks.pairs}
+
+    model = isostep.wrap(grey, {"A": VE(sigma_min=0.1)}, predicts="clean", nodes=5)
+    options = {"schedule_options": {"kappa": 1e-3, "eps_bound": 2e-3}, "solver_options": {"clean_end": True}}
+    result = isostep.sample(model, 4, schedule="dvs", solver="exponential", steps=200, clock="graph", **options)
+    assert result.solution.t.max() < 1
+    assert torch.allclose(result.tensors["A"][:, 0, 1], torch.tensor(0.75))
+
+
+def test_error_control_takes_no_more_steps_for_a_graph_without_entries():
+    def zero(state, t):
+        return {"A": 0 * state["A"]}
+
+    model = isostep.wrap(zero, {"A": VP()}, predicts="noise", nodes={1: 1, 6: 1})
+    result = isostep.sample(model, 8, schedule="error", solver="heun-error", steps=10)
+    sizes = result.solution.state.mask.sum(1)
+    assert set(sizes.tolist()) == {1, 6}
+    assert result.solution.steps[sizes == 1].max() <= result.solution.steps[sizes == 6].max()

@@ -192,7 +192,7 @@ def calibrated(steps: int, times: tuple[float, ...] = ()) -> Grid:
 
 
 def check_steps(steps: Any, name: str = "steps") -> None:
-    if not isinstance(steps, Integral) or isinstance(steps, bool) or not 1 <= steps <= 10_000_000:
+    if isinstance(steps, bool) or not isinstance(steps, Integral) or not 1 <= int(steps) <= 10_000_000:
         raise InputError(f"{name} must be a whole number from 1 to 10,000,000, got {steps!r}")
 
 

@@ -17,8 +17,10 @@ import pickle
 import re
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral, Number
 from typing import Any, Literal
 
 import torch
@@ -125,6 +127,11 @@ class FreeDrift:
         return self.noise(t) if callable(self.noise) else self.noise
 
 
+def _module(network: Any) -> nn.Module | None:
+    inner = network.drift if isinstance(network, FreeDrift) else network
+    return inner if isinstance(inner, nn.Module) else None
+
+
 @dataclass(frozen=True, eq=False)
 class OwnModel(Model):
     """Made by `wrap`."""
@@ -145,12 +152,14 @@ class OwnModel(Model):
 
     @property
     def device(self) -> torch.device:
-        weights = next(self.network.parameters(), None) if isinstance(self.network, nn.Module) else None
+        module = _module(self.network)
+        weights = None if module is None else next(module.parameters(), None)
         return torch.device("cpu") if weights is None else weights.device
 
     def to(self, device: torch.device | str) -> OwnModel:
-        if isinstance(self.network, nn.Module):
-            return replace(self, network=self.network.to(device))
+        if (module := _module(self.network)) is not None:
+            module.to(device)  # in place
+            return self
         if torch.device(device).type == "cpu":
             return self
         raise InputError(f"{self.info.name} is not a torch module, so it cannot be moved to {device}; move its parts")
@@ -193,7 +202,7 @@ def wrap(
     items: Literal["graph"] | Sequence[str] | Callable[[GraphState], list[Any]] = "graph",
     item: type[Item] = Graph,
     scale: float = 3.0,
-    prior_std: float = 1.0,
+    prior_std: float | None = None,
     diffusion: Any = None,
     noise_at_one: bool = False,
     name: str = "own-model",
@@ -207,12 +216,13 @@ def wrap(
     `noise_at_one`: the network was trained with time the other way round, as most score models are. A module is put
     into evaluation mode. Without `processes`, `network` is an object with `drift(state, t)` and `diffusion(t)`, or a
     function, the drift, with its `diffusion`: a number (0: an ODE, flow matching), one per component, or a function of
-    t; it starts from noise of `prior_std`.
+    t; it starts from noise of `prior_std` (1).
 
     `nodes`: the number of nodes of every graph, a histogram {nodes: how many}, or the sizes of the training graphs.
-    `features`: of the component X, or by name; a component without features is (B, N, N) or (B, N). `kinds`: "node",
-    "position", "edge" or "graph" for components besides X and A. `items`: "graph", the list of atoms that X's features
-    stand for (molecules, A = bond order / `scale`), or a function from a state to a list of `item`s.
+    `features`: of the component X, or by name; an edge component without features is (B, N, N). `kinds`: "node",
+    "position", "edge" or "graph" of components of other names; a drift without them has X and A. `items`: "graph", the
+    list of atoms that X's features stand for (molecules, A = bond order / `scale`), or a function from a state to a
+    list of `item`s.
 
     Example:
         >>> import isostep
@@ -224,7 +234,11 @@ def wrap(
         SampleResult(mine: 3 of 3 graphs, 10 network calls)
     """
     counts = _counts(nodes)
-    widths = {"X": features} if isinstance(features, int) else dict(features)
+    widths = dict(features) if isinstance(features, Mapping) else {"X": features}
+    if any(not isinstance(width, Integral) or width < 1 for width in widths.values()):
+        raise InputError(f"features must be whole numbers from 1 on, got {features!r}")
+    if processes is not None and not isinstance(processes, Mapping):
+        raise InputError(f"processes must name a process for each component, such as {{'A': VP()}}, got {processes!r}")
     names: dict[str, Kind] = dict(kinds or {})
     for component in processes or names or ("X", "A"):
         names.setdefault(component, "edge" if component in ("A", "E") else "node")
@@ -239,11 +253,13 @@ def wrap(
         as_sde(network)  # refuses what has no drift
         if predicts is not None or noise_at_one:
             raise InputError("predicts and noise_at_one go with processes; a drift is taken as it is")
+    elif prior_std is not None:
+        raise InputError("prior_std goes with a drift; a process has its own, such as VE(prior_std=...)")
     elif not callable(network):
         raise InputError(f"network must be called with (state, t), got {type(network).__name__}")
     says = _predicts(processes, predicts)
-    if isinstance(network, nn.Module):
-        network.eval()
+    if (module := _module(network)) is not None:
+        module.eval()
     most = max(n for n, _ in counts)
     if callable(items):
         decoder: Decoder = FunctionDecoder(items, item)
@@ -254,7 +270,7 @@ def wrap(
     preset = sampler or SamplerPreset(auto=plain)
     info = OwnCard(name, dataset, decoder, preset, most, counts, names, widths)
     info.blank(torch.ones(1, 1))  # refuses kinds and features that do not fit
-    model = OwnModel(info, network, None, processes, says, prior_std, noise_at_one)
+    model = OwnModel(info, network, None, processes, says, 1.0 if prior_std is None else prior_std, noise_at_one)
     _try(model)
     return model
 
@@ -328,17 +344,23 @@ def _plain(value: Any) -> bool:
     return all(map(_plain, value)) if isinstance(value, tuple) else isinstance(value, bool | int | float | str | None)
 
 
-def _counts(nodes: int | Mapping[int, int] | Sequence[int]) -> tuple[tuple[int, int], ...]:
-    if isinstance(nodes, int):
-        pairs = [(nodes, 1)]
-    elif isinstance(nodes, Mapping):
-        pairs = sorted(nodes.items())
-    else:
-        sizes = [int(n) for n in nodes]
-        pairs = [(n, sizes.count(n)) for n in sorted(set(sizes))]
+def _counts(nodes: Any) -> tuple[tuple[int, int], ...]:
+    try:
+        if isinstance(nodes, Mapping):
+            pairs = sorted((_whole(n), _whole(count)) for n, count in nodes.items())
+        else:
+            pairs = sorted(Counter(map(_whole, [nodes] if isinstance(nodes, Number) else nodes)).items())
+    except (TypeError, ValueError, OverflowError):
+        pairs = []
     if not pairs or any(n < 1 or count < 1 for n, count in pairs):
         raise InputError(f"nodes must be a number, a histogram or a list of sizes from 1 on, got {str(nodes)[:60]}")
     return tuple(pairs)
+
+
+def _whole(value: Any) -> int:
+    if int(value) != float(value):
+        raise ValueError("not whole")
+    return int(value)
 
 
 def _predicts(processes: Mapping[str, Process] | None, predicts: Predicts | None) -> Predicts:
@@ -357,7 +379,7 @@ def _predicts(processes: Mapping[str, Process] | None, predicts: Predicts | None
 
 
 def _try(model: OwnModel) -> None:
-    """One evaluation of the smallest and the largest graph: what is wrong shows here, not in the middle of a run."""
+    """Evaluate and decode the smallest and the largest graph: what is wrong shows here, not in the middle of a run."""
     sizes = [n for n, _ in model.info.node_counts]
     state = model.prior(torch.arange(2), 0, torch.tensor([min(sizes), max(sizes)]))
     try:
@@ -380,3 +402,10 @@ def _try(model: OwnModel) -> None:
             raise InputError(
                 f"component {name} of the network's output is not symmetric; average it with its transpose"
             )
+    try:
+        model.decode(state)
+    except InputError:
+        raise
+    except Exception as error:  # the user's code, or components that it does not fit: any
+        cause = str(error).split("\n")[0]
+        raise InputError(f"items do not fit: decoding a state fails with {type(error).__name__}: {cause}") from error

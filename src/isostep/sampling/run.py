@@ -198,7 +198,7 @@ def join(parts: list[Solution]) -> Solution:
     """Several batches as one solution; the trace is that of the first batch, since clocks differ between batches."""
     if len(parts) == 1:
         return parts[0]
-    times = parts[0].snapshots or {}
+    times = sorted({t for p in parts for t in p.snapshots or {}})
     return Solution(
         state=GraphState.cat([p.state for p in parts]),
         mean=GraphState.cat([p.mean for p in parts]),
@@ -210,7 +210,10 @@ def join(parts: list[Solution]) -> Solution:
         batch_calls=sum(p.batch_calls for p in parts),
         trace=parts[0].trace,
         counted={name: torch.cat([p.counted[name] for p in parts]) for name in parts[0].counted},
-        snapshots={t: GraphState.cat([p.snapshots[t] for p in parts if p.snapshots]) for t in times} or None,
+        snapshots={
+            t: GraphState.cat([p.snapshots[t] for p in parts if p.snapshots and t in p.snapshots]) for t in times
+        }
+        or None,
     )
 
 

@@ -36,7 +36,7 @@ from isostep.base.errors import InputError
 from isostep.process.base import noisier_step
 from isostep.process.sde import Evaluation, Sde
 from isostep.solver.base import Advance, NoiseSource, OneStep, Span, add_noise, need_processes
-from isostep.state import GraphState, expand, where_rows
+from isostep.state import GraphState, expand
 
 MAX_TEMPERATURE = 100.0
 Temperature = float | tuple[float, float]
@@ -102,7 +102,7 @@ class Exponential(OneStep):
             mean[name] = expand(c_x, x) * x + expand(c_clean, x) * target[name]
         new = add_noise(state, mean, spread, source.normal(state, span.t0, span.t1))
         if self.clean_end:
-            mean = where_rows(span.t1 >= sde.t_end, clean, mean)
+            mean = clean
         return Advance(new, mean, memory if memory is None else Previous(clean, span.t0))
 
     def _extrapolate(self, clean: dict[str, Tensor], before: Previous, span: Span) -> dict[str, Tensor]:

@@ -54,7 +54,7 @@ class Heun(OneStep):
             return None
         squares = torch.stack([squared_norm(f2[n] - f1[n]).to(span.dt.dtype) for n in f1]).sum(0)
         stored = torch.stack([state.free_entries(n) * (2 if state.kinds[n] == "edge" else 1) for n in f1]).sum(0)
-        return (squares / stored).sqrt() * span.dt / (2 * self.tolerance)
+        return (squares / stored.clamp_min(1)).sqrt() * span.dt / (2 * self.tolerance)
 
 
 def _slope_at_end(sde: Sde, guess: GraphState, here: Evaluation, span: Span) -> Mapping[str, Tensor]:
