@@ -9,6 +9,7 @@ A bridge needs the clean graph itself.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import io
@@ -275,6 +276,18 @@ def wrap(
     return model
 
 
+@contextlib.contextmanager
+def _users_code(what: str, remedy: str = "") -> Iterator[None]:
+    """Whatever the user's code raises becomes one line; Isostep's own errors are one already."""
+    try:
+        yield
+    except IsostepError:
+        raise
+    except Exception as error:
+        cause = str(error).split("\n")[0]
+        raise InputError(f"{what} {type(error).__name__}: {cause}{remedy}") from error
+
+
 def is_reference(text: str) -> bool:
     """Whether a model is named as code: "package.module:function"."""
     return REFERENCE.fullmatch(text) is not None
@@ -286,17 +299,13 @@ def from_reference(text: str) -> Model:
     here = os.getcwd()
     if here not in sys.path:
         sys.path.append(here)  # after the installed packages: a file here hides none of them
-    try:
-        made = getattr(importlib.import_module(module), function)()
-    except IsostepError:
-        raise
-    except ImportError as error:
-        raise InputError(f"cannot import {module!r}: {error}; check the name and the current folder") from error
-    except AttributeError as error:
-        raise InputError(f"{text}: {error}; name a function that returns isostep.wrap(...)") from error
-    except Exception as error:  # the user's code: any
-        cause = str(error).split("\n")[0]
-        raise InputError(f"{text} fails: {type(error).__name__}: {cause}; call it in Python to see where") from error
+    with _users_code(f"{text} fails:", "; call it in Python to see where"):
+        try:
+            made = getattr(importlib.import_module(module), function)()
+        except ImportError as error:
+            raise InputError(f"cannot import {module!r}: {error}; check the name and the current folder") from error
+        except AttributeError as error:
+            raise InputError(f"{text}: {error}; name a function that returns isostep.wrap(...)") from error
     if not isinstance(made, Model):
         raise InputError(f"{text} returned {type(made).__name__}; it must return a model, such as isostep.wrap(...)")
     return made
@@ -382,16 +391,8 @@ def _try(model: OwnModel) -> None:
     """Evaluate and decode the smallest and the largest graph: what is wrong shows here, not in the middle of a run."""
     sizes = [n for n, _ in model.info.node_counts]
     state = model.prior(torch.arange(2), 0, torch.tensor([min(sizes), max(sizes)]))
-    try:
-        with torch.no_grad():
-            found = model.sde.evaluate(state, torch.full((2,), 0.5, dtype=torch.float64, device=state.device))
-    except InputError:
-        raise
-    except Exception as error:  # the user's code: any
-        cause = str(error).split("\n")[0]
-        raise InputError(
-            f"the network fails on graphs of {min(sizes)} and {max(sizes)} nodes: {type(error).__name__}: {cause}"
-        ) from error
+    with torch.no_grad(), _users_code(f"the network fails on graphs of {min(sizes)} and {max(sizes)} nodes:"):
+        found = model.sde.evaluate(state, torch.full((2,), 0.5, dtype=torch.float64, device=state.device))
     if not all(bool(drift.isfinite().all()) for drift in found.drift.values()):
         raise InputError("the network's output is not finite at t = 0.5; check its weights")
     for name, drift in found.drift.items():
@@ -402,10 +403,5 @@ def _try(model: OwnModel) -> None:
             raise InputError(
                 f"component {name} of the network's output is not symmetric; average it with its transpose"
             )
-    try:
+    with _users_code("items do not fit: decoding a state fails with"):
         model.decode(state)
-    except InputError:
-        raise
-    except Exception as error:  # the user's code, or components that it does not fit: any
-        cause = str(error).split("\n")[0]
-        raise InputError(f"items do not fit: decoding a state fails with {type(error).__name__}: {cause}") from error
